@@ -1,0 +1,133 @@
+// Package tools knows what can be called: the registry, typed tools, and the
+// execution of one attempt. It decides nothing about calls: gates do.
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// Spec is everything about a tool but its code. Functions in it are pure, quick
+// and safe for many goroutines; each may be nil. args is always a JSON object
+// that the schema accepts.
+type Spec struct {
+	Name        string // 1 to 64 of A-Za-z0-9_- and, between a server's name and its tool's, one ':' or '.'
+	Description string
+	Version     string          // "" means 1; part of what an approval is bound to
+	Schema      json.RawMessage // JSON Schema of the arguments; "" where Add derives it
+	Tier        events.Tier     // "" means irreversible
+	Limits      Limits
+
+	// TierOf makes the tier depend on the arguments; nil means Tier.
+	TierOf func(args json.RawMessage) events.Tier
+	// Safe says whether the call may run beside its neighbours; nil means where
+	// the tier is readonly.
+	Safe func(args json.RawMessage) bool
+	// Operation parses what the call would do; nil means OpRead for a readonly
+	// tier and OpExecute otherwise, with no paths and no hosts.
+	Operation func(args json.RawMessage) events.Operation
+	// Resources are what the call must lock; nil means nothing.
+	Resources func(args json.RawMessage) []events.ResourceUse
+	// Key derives an idempotency key from business fields; nil or "" means none.
+	Key func(args json.RawMessage) string
+	// HonoursKey says that the tool itself does one effect for one key.
+	HonoursKey bool
+	// Writes are JSON Pointers to arguments that name workspace files which must
+	// still be as this trace last saw them.
+	Writes []string
+	// Asks is what a person reads before saying yes; nil means the name and the arguments.
+	Asks func(args json.RawMessage) string
+	// Operands are the workspace files that the call would run; their digests
+	// are bound to an approval.
+	Operands func(args json.RawMessage) []string
+
+	// Probe asks whether the effect of an earlier attempt happened; nil means
+	// that nobody can tell. It may do I/O.
+	Probe func(ctx context.Context, in Invocation) (Finding, error)
+	// Compensate undoes a completed call; nil means that nothing can. It may do I/O.
+	Compensate func(ctx context.Context, in Invocation, done events.Result) (events.Result, error)
+}
+
+// Limits bound one attempt. Zero fields mean the defaults beside them.
+type Limits struct {
+	Wall    time.Duration // from started to its end; 0 means 120 s
+	Output  int           // bytes of text kept before the answer's own limit; 0 means 16 MiB
+	Lines   int           // lines of text in the answer; 0 means 2 000
+	Text    int           // bytes of text in the answer; 0 means 51 200
+	Keep    Keep          // which end of a long text stays; "" means head
+	Retries int           // most attempts after the first, readonly or honouring a key; 0 means 2, negative none
+}
+
+// Keep says which end of a long text stays.
+type Keep string
+
+// The ends of a text. KeepBoth keeps 40 lines of each.
+const (
+	KeepHead Keep = "head"
+	KeepTail Keep = "tail"
+	KeepBoth Keep = "both"
+)
+
+// Finding is what a probe found.
+type Finding struct {
+	Found  bool          // the effect happened
+	Result events.Result // what the tool would have answered; only if Found
+}
+
+// Invocation is one attempt, as its tool sees it.
+type Invocation struct {
+	Call      events.CallKey
+	Attempt   int
+	Tool      string
+	Args      json.RawMessage // a JSON object, exact digits
+	Key       string          // idempotency key, scoped; "" means none
+	Workspace string          // absolute
+	Mode      string
+	Network   bool
+	Deadline  time.Time
+	Expect    []events.Expectation
+	Locks     []events.Lock
+	// Progress tells how far the attempt is. It never blocks, and drops what
+	// comes too fast. Never nil.
+	Progress func(events.Progress)
+}
+
+// Tool is a Spec with its code.
+type Tool struct {
+	Spec
+	// Run does the call. An error that is a *Error is the tool's failure, for
+	// the model; any other is ours, and the model is told INTERNAL_ERROR. It
+	// must return soon after ctx ends. It may panic: that becomes a failure.
+	Run func(ctx context.Context, in Invocation) (events.Result, error)
+}
+
+// Error is a tool's own failure, for the model to read.
+type Error struct {
+	Code    events.Code
+	Class   events.Class // "" means ClassTool
+	Message string
+	Path    string         // JSON Pointer into the arguments, if one is to blame
+	Effects events.Effects // "" means none for readonly, done otherwise: the tool answered
+	After   time.Duration  // the other side's Retry-After; 0 means none
+	Result  *events.Result // output to keep beside the error; nil means none
+}
+
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Report is how an attempt ended, before any limit on its answer.
+type Report struct {
+	Result    events.Result
+	Class     events.Class
+	Effects   events.Effects
+	After     time.Duration // Retry-After; 0 means none
+	Exit      *int
+	Signal    string
+	Output    int64 // bytes emitted
+	Run       time.Duration
+	Answered  bool  // the tool itself answered, success or failure
+	Confirmed bool  // nothing of the attempt runs any more
+	Pids      []int // what may still run, if not Confirmed
+}
