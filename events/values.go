@@ -265,8 +265,9 @@ type Owner struct {
 
 // Limits bound a turn. A zero field means the default beside it.
 type Limits struct {
-	Concurrency int   `json:"max_concurrency,omitempty"` // calls at once; 0 means 4
-	DeadlineMS  int64 `json:"deadline_ms,omitempty"`     // of the turn, from submitted; 0 means none
-	CallBytes   int   `json:"call_bytes,omitempty"`      // serialised answer of a call; 0 means 50 000
-	TurnBytes   int   `json:"turn_bytes,omitempty"`      // of all answers; 0 means 200 000
+	Concurrency int   `json:"max_concurrency,omitempty"`  // calls at once; 0 means 4
+	DeadlineMS  int64 `json:"deadline_ms,omitempty"`      // of the turn, from submitted; 0 means none
+	CallBytes   int   `json:"call_bytes,omitempty"`       // serialised answer of a call; 0 means 50 000
+	TurnBytes   int   `json:"turn_bytes,omitempty"`       // of all answers; 0 means 200 000
+	CallMS      int64 `json:"call_deadline_ms,omitempty"` // of each attempt; 0 means the tool's own. One that passes is not retried
 }

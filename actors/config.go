@@ -1,0 +1,63 @@
+// Package actors is the shell around the deciders: a node that claims turns,
+// with one actor for each turn and one for each call, on proto.actor. Actors
+// hold no opinions: they fold, decide, append and hand out what is due.
+package actors
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy"
+	"github.com/sluice-run/sluice/tools"
+)
+
+// Config is what a node is made of. Bus, Registry, Authorizer, Boot and
+// Workspace are required; zero elsewhere means the default beside the field.
+type Config struct {
+	Bus        bus.Bus
+	Registry   *tools.Registry
+	Authorizer policy.Authorizer
+	Boot       string   // unique to this start of this process: 1 to 64 of A-Za-z0-9_-
+	Name       string   // for people; "" means the boot id
+	Workspace  string   // absolute; where a turn runs that names none
+	Placements []string // nil means events.DefaultPlacement. EndPlacement is always served
+
+	// Allow gives the allowlist of a principal; nil, or an answer of nil, does
+	// not narrow. It is asked for the principal and each of its parents.
+	Allow   func(principal string) []string
+	Network bool // tools may use the network
+
+	Room      int           // turns at once; 0 means 512
+	Drain     time.Duration // how long Stop waits for running attempts; 0 means 10 s
+	Heartbeat time.Duration // between in-progress acks of a claim; 0 means 5 s
+	Approval  time.Duration // how long a person has to answer; 0 means 24 h
+	Breaker   lifecycle.BreakerConfig
+	Presence  time.Duration // TTL of the presence key; 0 means 3 s
+	LockTTL   time.Duration // of a lease; 0 means lifecycle.LockTTL
+
+	Now  func() time.Time // nil means time.Now
+	Rand func() float64   // from 0 to 1, for jitter; nil means math/rand
+	Log  *slog.Logger     // nil discards
+	Seen Observer         // nil observes nothing
+}
+
+// Observer hears what a node does, for metrics. Its methods must not block, and
+// are called from many goroutines.
+type Observer interface {
+	// Committed is told of every commit that this node appended.
+	Committed(s bus.Stored, tools map[int]string)
+	// Count adds to a counter of the node's own: conflicts, takeovers, redeliveries,
+	// actor_panics, late_results, barrier_waits.
+	Count(name string, n int)
+}
+
+// Finished is a turn that this node has brought to its end, past the barrier.
+type Finished struct {
+	Turn    lifecycle.Turn
+	Commits []bus.Stored // all of the turn, or nil where the node did not see its beginning
+	Tools   map[int]string
+	Key     events.TurnKey
+}

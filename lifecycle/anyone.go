@@ -1,0 +1,253 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// Submit makes a turn. The same again attaches to it.
+type Submit struct{ Turn events.TurnSubmitted }
+
+// Approve is a person's yes to a call that is asked about.
+type Approve struct {
+	Call  int
+	By    events.Principal
+	Scope string // events.ScopeCall (the meaning of "") or events.ScopeSession
+	Hash  string // of the arguments that the person saw; "" means those that are asked about
+	Args  *Args  // changed arguments; nil means as asked
+	Note  string
+}
+
+// Reject is a person's no.
+type Reject struct {
+	Call int
+	By   events.Principal
+	Note string
+}
+
+// CancelCall asks for the end of one call.
+type CancelCall struct {
+	Call   int
+	By     events.Principal
+	Reason string
+}
+
+// CancelTurn asks for the end of every call that has not ended.
+type CancelTurn struct {
+	By     events.Principal
+	Reason string
+}
+
+// Late notes an answer whose attempt was over.
+type Late struct {
+	Call    int
+	Owner   events.Owner // whose attempt it was
+	Outcome events.Outcome
+}
+
+// Resolve settles how a call ended whose effects are only possible.
+type Resolve struct {
+	Call    int
+	By      events.Principal
+	Effects events.Effects // none or done
+	Result  *events.Result
+	Note    string
+}
+
+// Undone notes that a call's effects were undone.
+type Undone struct {
+	Call   int
+	By     events.Principal
+	Result events.Result
+}
+
+// Note adds the caller's note about the model: a *events.ModelStarted or a
+// *events.ModelCompleted.
+type Note struct{ Event events.Event }
+
+func (Submit) command()     {}
+func (Approve) command()    {}
+func (Reject) command()     {}
+func (CancelCall) command() {}
+func (CancelTurn) command() {}
+func (Late) command()       {}
+func (Resolve) command()    {}
+func (Undone) command()     {}
+func (Note) command()       {}
+
+func (d *decider) submit(c Submit) error {
+	if have := d.t.Submitted; have != nil {
+		if cmp.Equal(have.Principal, c.Turn.Principal) && cmp.Equal(have.Calls, c.Turn.Calls) {
+			return nil // already so: attach
+		}
+		return ErrDifferent
+	}
+	if err := CheckSubmission(c.Turn); err != nil {
+		return err
+	}
+	d.emit(events.TurnEvent, &c.Turn)
+	return nil
+}
+
+func (d *decider) approve(c Approve) error {
+	call := d.t.Call(c.Call)
+	switch {
+	case call == nil:
+		return fmt.Errorf("call %d: %w", c.Call, ErrNoCall)
+	case call.Approved != nil && call.Open():
+		return nil // the first durable decision wins
+	}
+	call, err := d.asking(c.Call)
+	if err != nil {
+		return err
+	}
+	if c.Hash != "" && c.Hash != call.Asked.Hash {
+		return fmt.Errorf("call %d: %w", c.Call, ErrHash)
+	}
+	e := &events.Approved{By: c.By, Scope: c.Scope, Hash: call.Asked.Hash, Note: c.Note}
+	if e.Scope == "" {
+		e.Scope = events.ScopeCall
+	}
+	if c.Args != nil && c.Args.Hash != call.Asked.Hash {
+		e.Args, e.Hash = &events.Body{Text: string(c.Args.JSON)}, c.Args.Hash
+	}
+	d.emit(c.Call, e)
+	return nil
+}
+
+// asking returns a call that waits for a person and whose end nobody asked for.
+func (d *decider) asking(offset int) (*Call, error) {
+	call, err := d.open(offset)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, ok := d.t.Cancelled(call); ok {
+		return nil, fmt.Errorf("call %d: %w", offset, ErrCancelled)
+	}
+	if call.Phase != PhaseAsking {
+		return nil, fmt.Errorf("call %d: %w: it is %s", offset, ErrNotAsking, call.Phase)
+	}
+	return call, nil
+}
+
+func (d *decider) reject(c Reject) error {
+	call, err := d.asking(c.Call)
+	if err != nil {
+		return err
+	}
+	reason := "a person said no to this call: do not repeat it, do something else"
+	if c.Note != "" {
+		reason += "; they said: " + c.Note
+	}
+	d.emit(c.Call, &events.Denied{
+		Gate: string(GateApprove), Code: events.ApprovalRejected, Reason: reason, By: &c.By,
+		Policies: call.Asked.Policies, Policy: call.Asked.Policy,
+	})
+	return nil
+}
+
+func (d *decider) cancelCall(c CancelCall) error {
+	call, err := d.open(c.Call)
+	if err != nil {
+		return err
+	}
+	if call.Cancel == nil {
+		if call.Phase == PhaseNone {
+			return d.cancelUnplanned(c)
+		}
+		d.emit(c.Call, &events.CancelRequested{By: c.By, Reason: c.Reason})
+	}
+	return nil
+}
+
+// cancelUnplanned cancels a call whose turn nobody has planned: the call's
+// first event must be its request.
+func (d *decider) cancelUnplanned(c CancelCall) error {
+	raw := d.t.Submitted.Calls[c.Call]
+	hash := ""
+	if a, err := Parse(raw.Args.Text); err == nil && raw.Args.Ref == nil {
+		hash = a.Hash
+	}
+	d.emit(c.Call, request(raw, hash))
+	d.emit(c.Call, &events.CancelRequested{By: c.By, Reason: c.Reason})
+	return nil
+}
+
+func request(raw events.RawCall, hash string) *events.Requested {
+	return &events.Requested{ProviderID: raw.ProviderID, Tool: raw.Tool, Args: raw.Args, Hash: hash, Secrets: raw.Secrets}
+}
+
+func (d *decider) cancelTurn(c CancelTurn) error {
+	switch {
+	case d.t.Ended != nil:
+		return ErrEnded
+	case d.t.Cancel != nil:
+		return nil
+	}
+	d.emit(events.TurnEvent, &events.TurnCancelRequested{By: c.By, Reason: c.Reason})
+	return nil
+}
+
+func (d *decider) late(c Late) error {
+	call := d.t.Call(c.Call)
+	if call == nil {
+		return fmt.Errorf("call %d: %w", c.Call, ErrNoCall)
+	}
+	if call.Phase == PhaseStarted && call.Attempt == c.Outcome.Attempt && d.t.Owner == c.Owner {
+		return fmt.Errorf("call %d, attempt %d is open: settle it", c.Call, c.Outcome.Attempt)
+	}
+	d.emit(c.Call, &events.LateResult{Owner: c.Owner, Outcome: c.Outcome})
+	if c.Outcome.Class == events.ClassOK && d.resolvable(call) {
+		d.emit(c.Call, &events.Resolved{
+			By: events.Principal{ID: "late_result", Kind: "service"}, Effects: c.Outcome.Effects, Result: &c.Outcome.Result,
+		})
+	}
+	return nil
+}
+
+// resolvable says whether how the call ended is still open.
+func (d *decider) resolvable(c *Call) bool {
+	return !c.Open() && c.Outcome != nil && c.Outcome.Effects == events.EffectsPossible && c.Resolved == nil
+}
+
+func (d *decider) resolve(c Resolve) error {
+	call := d.t.Call(c.Call)
+	switch {
+	case call == nil:
+		return fmt.Errorf("call %d: %w", c.Call, ErrNoCall)
+	case c.Effects != events.EffectsNone && c.Effects != events.EffectsDone:
+		return fmt.Errorf("effects %q: say %s or %s", c.Effects, events.EffectsNone, events.EffectsDone)
+	case call.Resolved != nil && call.Resolved.Effects == c.Effects:
+		return nil
+	case !d.resolvable(call):
+		return fmt.Errorf("call %d: %w", c.Call, ErrNothing)
+	}
+	d.emit(c.Call, &events.Resolved{By: c.By, Effects: c.Effects, Result: c.Result, Note: c.Note})
+	return nil
+}
+
+func (d *decider) undone(c Undone) error {
+	call := d.t.Call(c.Call)
+	switch {
+	case call == nil:
+		return fmt.Errorf("call %d: %w", c.Call, ErrNoCall)
+	case call.Undone:
+		return nil
+	case call.Terminal == nil || call.Last != events.KindCompleted || call.Verdict == nil || !call.Verdict.Undo:
+		return fmt.Errorf("call %d: %w", c.Call, ErrNoUndo)
+	}
+	d.emit(c.Call, &events.Compensated{By: c.By, Result: c.Result})
+	return nil
+}
+
+func (d *decider) note(c Note) error {
+	if k := c.Event.Kind(); !slices.Contains([]events.Kind{events.KindModelStarted, events.KindModelCompleted}, k) {
+		return fmt.Errorf("%s is no note about a model", k)
+	}
+	d.emit(events.TurnEvent, c.Event)
+	return nil
+}

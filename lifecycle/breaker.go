@@ -1,0 +1,120 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// Breaker constants.
+const (
+	BreakerFailures = 3                 // consecutive failures that open it
+	BreakerWindow   = 300 * time.Second // it stays open
+	ProbeLease      = 60 * time.Second  // a probe that has not reported by then is given up
+)
+
+// Breaker is the state of one tool's circuit breaker, shared by the cluster.
+// Its zero value is closed.
+type Breaker struct {
+	Failures int       `json:"failures,omitempty"` // consecutive availability failures
+	OpenedAt time.Time `json:"opened_at,omitzero"` // zero: closed
+	Probe    string    `json:"probe,omitempty"`    // the call and boot that probes, "" if none
+	ProbeEnd time.Time `json:"probe_end,omitzero"` // its lease
+}
+
+// BreakerState is a breaker's state in a word.
+type BreakerState string
+
+// The states of a breaker.
+const (
+	BreakerClosed   BreakerState = "closed"
+	BreakerOpen     BreakerState = "open"
+	BreakerHalfOpen BreakerState = "half_open" // open, its window over: one probe may pass
+)
+
+// BreakerConfig are the numbers of a breaker. Zero fields mean the constants.
+type BreakerConfig struct {
+	Failures int
+	Window   time.Duration
+	Lease    time.Duration
+}
+
+func (c BreakerConfig) failures() int {
+	if c.Failures > 0 {
+		return c.Failures
+	}
+	return BreakerFailures
+}
+
+func (c BreakerConfig) window() time.Duration {
+	if c.Window > 0 {
+		return c.Window
+	}
+	return BreakerWindow
+}
+
+func (c BreakerConfig) lease() time.Duration {
+	if c.Lease > 0 {
+		return c.Lease
+	}
+	return ProbeLease
+}
+
+// State is where the breaker stands. Asking changes nothing.
+func (b Breaker) State(c BreakerConfig, now time.Time) BreakerState {
+	switch {
+	case b.OpenedAt.IsZero():
+		return BreakerClosed
+	case now.Before(b.OpenedAt.Add(c.window())):
+		return BreakerOpen
+	}
+	return BreakerHalfOpen
+}
+
+// Peek says whether a call has a chance to be admitted. It changes nothing.
+func (b Breaker) Peek(c BreakerConfig, now time.Time) bool {
+	switch b.State(c, now) {
+	case BreakerClosed:
+		return true
+	case BreakerHalfOpen:
+		return b.Probe == "" || !now.Before(b.ProbeEnd)
+	}
+	return false
+}
+
+// Admit lets a call through, or not. In half_open it makes the call the probe,
+// alone in the cluster until its lease ends. Admitting the probe again is no change.
+func (b Breaker) Admit(c BreakerConfig, now time.Time, who string) (next Breaker, ok bool) {
+	switch b.State(c, now) {
+	case BreakerClosed:
+		return b, true
+	case BreakerOpen:
+		return b, false
+	}
+	if b.Probe != "" && b.Probe != who && now.Before(b.ProbeEnd) {
+		return b, false
+	}
+	b.Probe, b.ProbeEnd = who, now.Add(c.lease())
+	return b, true
+}
+
+// Report is the breaker after a call has ended. Only what says something about
+// availability counts; everything else frees the probe and leaves the rest.
+func (b Breaker) Report(c BreakerConfig, now time.Time, who string, class events.Class) Breaker {
+	probing := b.Probe != "" && b.Probe == who
+	if probing {
+		b.Probe, b.ProbeEnd = "", time.Time{}
+	}
+	switch class {
+	case events.ClassOK, events.ClassTool:
+		if probing || b.OpenedAt.IsZero() {
+			return Breaker{}
+		}
+	case events.ClassUnavailable, events.ClassTimeout:
+		b.Failures++
+		if probing || b.OpenedAt.IsZero() && b.Failures >= c.failures() {
+			b.OpenedAt = now // a failed probe restarts the full window
+		}
+	}
+	return b
+}

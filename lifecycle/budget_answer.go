@@ -1,0 +1,108 @@
+package lifecycle
+
+import (
+	"github.com/sluice-run/sluice/events"
+)
+
+// UnknownSentence is what a model is told of a call that may have happened.
+const UnknownSentence = "This call may have happened: how it ended is not known. Do not repeat it; check first whether it took effect."
+
+// AnswerOf is what the model is told of the call at offset, once terminal is
+// its last word; nil means that it has none yet, and the answer is open. Text
+// that is by reference stays so. It never fails and never changes terminal.
+func AnswerOf(offset int, call events.RawCall, terminal events.Event) events.Answer {
+	a := events.Answer{Call: offset, ProviderID: call.ProviderID, Tool: call.Tool, Standing: events.AnswerOpen}
+	if terminal == nil {
+		return a
+	}
+	a.Terminal = terminal.Kind()
+	switch t := terminal.(type) {
+	case *events.Denied:
+		a.Standing = events.AnswerDenied
+		a.Result = events.Result{
+			Status: events.Failure,
+			Error:  &events.Error{Code: t.Code, Message: t.Reason, Path: t.Path},
+		}
+	case *events.Deduplicated:
+		a.Of = t.Of
+		settle(&a, orKind(t.As, events.KindCompleted), t.Outcome, "")
+	case *events.Completed:
+		settle(&a, t.Kind(), t.Outcome, "")
+	case *events.Failed:
+		settle(&a, t.Kind(), t.Outcome, "")
+	case *events.TimedOut:
+		settle(&a, t.Kind(), t.Outcome, "")
+	case *events.Cancelled:
+		settle(&a, t.Kind(), t.Outcome, t.Reason)
+	case *events.Unknown:
+		settle(&a, t.Kind(), t.Outcome, "")
+	default: // a newer release ended it in a way that this one cannot read
+		settle(&a, events.KindUnknown, events.Outcome{Effects: events.EffectsPossible}, "")
+	}
+	return a
+}
+
+// AnswerLeft is what the model is told of a call without a terminal in a turn
+// that has ended for good. started says whether an attempt may have run, tier
+// how its effects behave, why what ended the turn.
+func AnswerLeft(offset int, call events.RawCall, started bool, tier events.Tier, why string) events.Answer {
+	o := events.Outcome{Effects: events.EffectsNone, Result: events.Result{Error: &events.Error{
+		Code: events.CodeCancelled, Message: sentence("The turn ended before this call did", why),
+	}}}
+	a := events.Answer{Call: offset, ProviderID: call.ProviderID, Tool: call.Tool}
+	if started && tier != events.Readonly {
+		o.Effects = events.EffectsPossible
+	}
+	settle(&a, events.KindUnknown, o, "")
+	return a
+}
+
+// settle fills in standing and result by the rule that only an end without
+// effects, or with effects that are known, may be called a failure.
+func settle(a *events.Answer, kind events.Kind, o events.Outcome, reason string) {
+	a.Result = o.Result
+	if kind == events.KindCompleted {
+		a.Standing = events.AnswerSuccess
+		return
+	}
+	a.Result.Status = events.Failure
+	if a.Result.Error == nil {
+		a.Result.Error = defaultError(kind, o.Class, reason)
+	}
+	known := o.Effects == events.EffectsNone || o.Effects == events.EffectsDone && kind != events.KindUnknown
+	if known {
+		a.Standing = events.AnswerFailed
+		return
+	}
+	a.Standing = events.AnswerUnknown
+	a.Result.Error = &events.Error{
+		Code:    events.UnknownOutcome,
+		Message: UnknownSentence + " (" + string(a.Result.Error.Code) + ": " + a.Result.Error.Message + ")",
+	}
+}
+
+func defaultError(kind events.Kind, class events.Class, reason string) *events.Error {
+	switch {
+	case kind == events.KindTimedOut || class == events.ClassTimeout:
+		return &events.Error{Code: events.Timeout, Message: "The call ran out of time."}
+	case kind == events.KindCancelled || class == events.ClassCancelled:
+		return &events.Error{Code: events.CodeCancelled, Message: sentence("The call was cancelled", reason)}
+	case kind == events.KindUnknown:
+		return &events.Error{Code: events.InternalError, Message: "The call ended without an answer."}
+	}
+	return &events.Error{Code: events.ExecutionError, Message: "The call failed."}
+}
+
+func sentence(what, why string) string {
+	if why == "" {
+		return what + "."
+	}
+	return what + ": " + why
+}
+
+func orKind(k, other events.Kind) events.Kind {
+	if k == "" {
+		return other
+	}
+	return k
+}

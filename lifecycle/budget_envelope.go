@@ -1,0 +1,174 @@
+package lifecycle
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// Placeholders of answers that have nothing to say.
+const (
+	NoOutput   = "(no output)"
+	StillOpen  = "(no answer yet: this call has not ended)"
+	statusOpen = "open"
+)
+
+// envelope is an answer as the model reads it. The order of its keys is fixed,
+// and nothing in it depends on a clock.
+type envelope struct {
+	Status string          `json:"status"` // success, partial, error, denied, unknown or open
+	Text   string          `json:"text,omitempty"`
+	Data   json.RawMessage `json:"data,omitempty"`
+	Error  *events.Error   `json:"error,omitempty"`
+	Of     string          `json:"deduplicated_from,omitempty"`
+	Cut    *cutNote        `json:"cut,omitempty"`
+}
+
+type cutNote struct {
+	Bytes int64  `json:"bytes"`
+	Lines int64  `json:"lines,omitempty"`
+	Whole string `json:"whole"` // digest
+}
+
+// Envelope is the content of a live answer: compact JSON in valid UTF-8, the
+// same bytes for the same answer. It bounds nothing: see FitTurn.
+func Envelope(a events.Answer) []byte {
+	e := envelope{Status: status(a), Of: a.Of}
+	if a.Standing == events.AnswerOpen {
+		e.Text = StillOpen
+		return marshal(e)
+	}
+	r := a.Result
+	e.Text, e.Data = r.Text.Text, shownData(r.Data)
+	if a.Standing != events.AnswerSuccess || r.Status == events.Partial {
+		e.Error = r.Error
+	}
+	if r.Cut != nil {
+		e.Cut = &cutNote{r.Cut.Bytes, r.Cut.Lines, r.Cut.Whole.Digest}
+	}
+	if ref := r.Text.Ref; ref != nil {
+		e.Text = "(" + strconv.FormatInt(ref.Size, 10) + " bytes of output are not at hand)"
+		if e.Cut == nil {
+			e.Cut = &cutNote{Bytes: ref.Size, Whole: ref.Digest}
+		}
+	}
+	if e.Error == nil && e.Cut == nil && strings.TrimSpace(e.Text) == "" && hollow(e.Data) {
+		e.Text = NoOutput
+	}
+	return marshal(e)
+}
+
+func status(a events.Answer) string {
+	switch a.Standing {
+	case events.AnswerOpen:
+		return statusOpen
+	case events.AnswerDenied, events.AnswerUnknown:
+		return string(a.Standing)
+	case events.AnswerSuccess:
+		if a.Result.Status == events.Partial {
+			return string(events.Partial)
+		}
+		return string(events.Success)
+	}
+	return string(events.Failure)
+}
+
+// shownData is data as one JSON value, or nil where there is none. What is no
+// JSON, though a tool said so, becomes a JSON string: it must not break the envelope.
+func shownData(data json.RawMessage) json.RawMessage {
+	trimmed := bytes.TrimSpace(data)
+	if len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")) {
+		return nil
+	}
+	if !json.Valid(trimmed) {
+		return marshal(string(trimmed))
+	}
+	return bytes.ToValidUTF8(trimmed, []byte("\uFFFD"))
+}
+
+// hollow says that data holds nothing that a model could take for an answer.
+func hollow(data json.RawMessage) bool {
+	var compact bytes.Buffer
+	if len(data) == 0 || json.Compact(&compact, data) != nil {
+		return true
+	}
+	switch compact.String() {
+	case `""`, `[]`, `{}`, `{"content":[]}`:
+		return true
+	}
+	return false
+}
+
+// marshal is JSON without the escapes meant for HTML, which would only cost space.
+func marshal(v any) []byte {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic("lifecycle: envelope: " + err.Error()) // strings, and JSON that was checked
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+// quoted is the length of b, which is JSON, as a JSON string: b holds no
+// control character, so only quotes and backslashes grow.
+func quoted(b []byte) int {
+	return len(b) + 2 + bytes.Count(b, []byte{'"'}) + bytes.Count(b, []byte{'\\'})
+}
+
+// cost is how many bytes the first rune of s, n bytes long, takes in an envelope that
+// is itself quoted. Escapes are escaped again: a NUL takes seven.
+func cost(s string) (bytes, n int) {
+	r, n := utf8.DecodeRuneInString(s)
+	switch {
+	case r == '"' || r == '\\':
+		return 4, n
+	case r == '\n' || r == '\r' || r == '\t' || r == '\b' || r == '\f':
+		return 3, n
+	case r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' || r == utf8.RuneError && n == 1:
+		return 7, n
+	}
+	return n, n
+}
+
+// costOf is the cost of all of s.
+func costOf(s string) int {
+	sum := 0
+	for len(s) > 0 {
+		c, n := cost(s)
+		sum, s = sum+c, s[n:]
+	}
+	return sum
+}
+
+// head is the longest beginning of s of at most limit bytes that costs at most
+// budget. It ends between two runes.
+func head(s string, limit, budget int) string {
+	i := 0
+	for i < len(s) {
+		c, n := cost(s[i:])
+		if budget -= c; budget < 0 || i+n > limit {
+			break
+		}
+		i += n
+	}
+	return s[:i]
+}
+
+// tail is the same from the end.
+func tail(s string, limit, budget int) string {
+	i := len(s)
+	for i > 0 {
+		_, n := utf8.DecodeLastRuneInString(s[:i])
+		c, _ := cost(s[i-n:])
+		if budget -= c; budget < 0 || len(s)-i+n > limit {
+			break
+		}
+		i -= n
+	}
+	return s[i:]
+}

@@ -1,0 +1,147 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// Evolve is the state after one more event. It is total: an event that does not
+// fit is folded as far as it can be, and named in Broken; one of a newer
+// release sets Foreign.
+func Evolve(t Turn, m Meta, r events.Record) Turn {
+	if r.Call == events.TurnEvent {
+		return evolveTurn(t, m, r)
+	}
+	c := t.Call(r.Call)
+	if c == nil {
+		return t.broken("%s of call %d, which is not in the submission", r.Event.Kind(), r.Call)
+	}
+	if r.Seq != c.Seq+1 {
+		t = t.broken("call %d: event %d follows %d", r.Call, r.Seq, c.Seq)
+	}
+	next := *c
+	next.Seq = r.Seq
+	ended := next.Phase == PhaseEnded
+	if !evolveCall(&next, m, r.Event) {
+		t.Foreign = true
+	}
+	if ended && next.Terminal != c.Terminal {
+		t = t.broken("call %d: %s after its terminal %s", r.Call, r.Event.Kind(), c.Last)
+	}
+	t.Calls = slices.Clone(t.Calls)
+	t.Calls[r.Call] = &next
+	if !ended && next.Phase == PhaseEnded {
+		t.Takeovers = 0
+	}
+	return t
+}
+
+func (t Turn) broken(format string, args ...any) Turn {
+	if t.Broken == "" {
+		t.Broken = fmt.Sprintf(format, args...)
+	}
+	return t
+}
+
+func evolveTurn(t Turn, m Meta, r events.Record) Turn {
+	if r.Seq != t.Seq+1 {
+		t = t.broken("turn: event %d follows %d", r.Seq, t.Seq)
+	}
+	t.Seq = r.Seq
+	switch e := r.Event.(type) {
+	case *events.TurnSubmitted:
+		t.Submitted, t.SubmittedAt = e, m.At
+		t.Calls = make([]*Call, len(e.Calls))
+		for i, raw := range e.Calls {
+			t.Calls[i] = &Call{Offset: i, Tool: raw.Tool, Args: raw.Args}
+		}
+	case *events.TurnClaimed:
+		t.Owner, t.Claim, t.ClaimedAt, t.Takeovers, t.Parked = e.Owner, e, m.At, e.Takeovers, nil
+	case *events.TurnPlanned:
+		t.Planned = e
+	case *events.TurnParked:
+		t.Parked = e
+	case *events.TurnCancelRequested:
+		t.Cancel = e
+	case *events.TurnCompleted, *events.TurnAbandoned:
+		t.Ended = e
+	case *events.ModelStarted, *events.ModelCompleted:
+	default:
+		t.Foreign = true
+	}
+	return t
+}
+
+// evolveCall says whether this release knows the event.
+func evolveCall(c *Call, m Meta, e events.Event) bool {
+	switch e := e.(type) {
+	case *events.Requested:
+		c.Phase, c.Hash, c.RequestedAt = PhaseRequested, e.Hash, m.At
+		c.Tool, c.Args = e.Tool, e.Args
+	case *events.ApprovalRequested:
+		c.Phase, c.Asked, c.AskedAt, c.Approved = PhaseAsking, e, m.At, nil
+		c.Verdict = &e.Verdict
+	case *events.Approved:
+		c.Phase, c.Approved, c.ApprovedAt = PhaseApproved, e, m.At
+		if e.Args != nil {
+			c.Args, c.Hash = *e.Args, e.Hash
+		}
+	case *events.Authorized:
+		c.Phase, c.Verdict, c.AuthorizedAt = PhaseAuthorized, &e.Verdict, m.At
+	case *events.Started:
+		c.Phase, c.Started, c.Attempt, c.StartedAt, c.Proven = PhaseStarted, e, e.Attempt, m.At, false
+	case *events.CancelRequested:
+		c.Cancel = e
+		return true // beside the way, not on it
+	case *events.Retrying:
+		c.Phase, c.RetryAt = PhaseRetrying, e.Until
+	case *events.Recovered:
+		evolveRecovered(c, e)
+	case *events.Resolved:
+		c.Resolved = e
+		return true
+	case *events.Compensated:
+		c.Undone = true
+		return true
+	case *events.Progress, *events.LateResult:
+		return true
+	default:
+		return evolveTerminal(c, e)
+	}
+	c.Last = e.Kind()
+	return true
+}
+
+func evolveRecovered(c *Call, e *events.Recovered) {
+	switch e.Action {
+	case events.RecoverProbe:
+		c.Phase = PhaseProbing
+	case events.RecoverRestart:
+		c.Phase = PhaseRetrying
+	}
+}
+
+func evolveTerminal(c *Call, e events.Event) bool {
+	switch e := e.(type) {
+	case *events.Deduplicated:
+		c.Outcome = &e.Outcome
+	case *events.Denied:
+		c.Outcome = nil
+	case *events.Completed:
+		c.Outcome = &e.Outcome
+	case *events.Failed:
+		c.Outcome = &e.Outcome
+	case *events.TimedOut:
+		c.Outcome = &e.Outcome
+	case *events.Cancelled:
+		c.Outcome = &e.Outcome
+	case *events.Unknown:
+		c.Outcome = &e.Outcome
+	default:
+		return false
+	}
+	c.Phase, c.Terminal, c.Last = PhaseEnded, e, e.Kind()
+	return true
+}

@@ -1,0 +1,120 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// contextAfter is what the turn changes in its trace's shared context: the
+// modifiers of its calls, in request order, merged. nil means nothing.
+func contextAfter(t Turn) json.RawMessage {
+	changes := make(map[string]json.RawMessage)
+	for _, c := range t.Calls {
+		if c.Outcome == nil || c.Last == events.KindDeduplicated {
+			continue
+		}
+		for _, m := range c.Outcome.Result.Context {
+			changes[m.Name] = m.Value
+		}
+	}
+	return encodeContext(changes)
+}
+
+// encodeContext is a JSON object with sorted members, nil if there are none. A
+// removed name is null.
+func encodeContext(m map[string]json.RawMessage) json.RawMessage {
+	if len(m) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil // a tool's value that is no JSON changes nothing
+	}
+	return b
+}
+
+// Inherit is what the earlier turns of a trace leave to a new one: approvals
+// for the session, files as last seen, and the shared context. commits are those
+// of the whole trace, in the log's order; those of the new turn are passed over.
+func Inherit(turn events.TurnKey, commits []events.Commit) (events.Inherited, json.RawMessage) {
+	h := heritage{seen: make(map[string]events.Seen), context: make(map[string]json.RawMessage), tools: make(map[events.CallKey]string)}
+	for _, c := range commits {
+		if c.Turn == turn || c.Turn.Trace != turn.Trace {
+			continue
+		}
+		for _, r := range c.Records {
+			h.add(c.Turn.Call(r.Call), r.Event)
+		}
+	}
+	var out events.Inherited
+	out.Approvals = h.approvals
+	for _, s := range h.seen {
+		out.Seen = append(out.Seen, s)
+	}
+	slices.SortFunc(out.Seen, func(a, b events.Seen) int { return strings.Compare(a.Path, b.Path) })
+	return out, encodeContext(h.context)
+}
+
+type heritage struct {
+	approvals []string
+	seen      map[string]events.Seen
+	context   map[string]json.RawMessage
+	tools     map[events.CallKey]string
+}
+
+func (h *heritage) add(call events.CallKey, e events.Event) {
+	switch e := e.(type) {
+	case *events.Requested:
+		h.tools[call] = e.Tool
+	case *events.Approved:
+		if a := SessionApproval(h.tools[call], e.Hash); e.Scope == events.ScopeSession && !slices.Contains(h.approvals, a) {
+			h.approvals = append(h.approvals, a)
+		}
+	case *events.Completed:
+		h.look(e.Result.Seen)
+	case *events.TurnCompleted:
+		var changes map[string]json.RawMessage
+		if json.Unmarshal(e.Context, &changes) != nil {
+			return
+		}
+		for name, v := range changes {
+			if string(v) == "null" {
+				delete(h.context, name)
+				continue
+			}
+			h.context[name] = v
+		}
+	}
+}
+
+func (h *heritage) look(seen []events.Seen) {
+	for _, s := range seen {
+		h.seen[s.Path] = s
+	}
+}
+
+// SeenIn is what a turn's next call may expect of a file: what the turn itself
+// last saw of it, else what it inherited. ok is false for a file never seen.
+func SeenIn(t Turn, path string) (s events.Seen, ok bool) {
+	if t.Planned != nil {
+		for _, p := range t.Planned.Inherited.Seen {
+			if p.Path == path {
+				s, ok = p, true
+			}
+		}
+	}
+	for _, c := range t.Calls {
+		if c.Outcome == nil || c.Last != events.KindCompleted {
+			continue
+		}
+		for _, p := range c.Outcome.Result.Seen {
+			if p.Path == path {
+				s, ok = p, true
+			}
+		}
+	}
+	return s, ok
+}

@@ -1,0 +1,75 @@
+package lifecycle
+
+import (
+	"slices"
+	"time"
+)
+
+// Hold is one holder of a lock.
+type Hold struct {
+	Call      string    `json:"call"` // trace/turn/offset: a call's next owner re-enters
+	Boot      string    `json:"boot"`
+	Exclusive bool      `json:"exclusive,omitempty"`
+	Until     time.Time `json:"until"` // its lease
+}
+
+// LockState is the state of one resource's lock, shared by the cluster. Its zero
+// value is free.
+type LockState struct {
+	Holds   []Hold `json:"holds,omitempty"`
+	Waiting []Hold `json:"waiting,omitempty"` // exclusive ones that wait: no new shared holder passes them
+}
+
+// LockTTL is the length of a lease; its holder renews it every third of that.
+const LockTTL = 30 * time.Second
+
+func (l LockState) at(now time.Time) LockState {
+	gone := func(h Hold) bool { return !now.Before(h.Until) }
+	return LockState{
+		Holds:   slices.DeleteFunc(slices.Clone(l.Holds), gone),
+		Waiting: slices.DeleteFunc(slices.Clone(l.Waiting), gone),
+	}
+}
+
+// Take gives the lock to h if it can be had now. A call that holds it already
+// re-enters, whatever boot it is on. Where it cannot be had, an exclusive h is
+// remembered as waiting until its lease ends, so that readers do not starve it.
+func (l LockState) Take(now time.Time, h Hold) (next LockState, ok bool) {
+	next = l.at(now)
+	same := func(x Hold) bool { return x.Call == h.Call }
+	others := slices.DeleteFunc(slices.Clone(next.Holds), same)
+	waiting := slices.DeleteFunc(slices.Clone(next.Waiting), same)
+	blocked := slices.ContainsFunc(others, func(x Hold) bool { return x.Exclusive || h.Exclusive })
+	reentry := len(others) != len(next.Holds)
+	if !h.Exclusive && !reentry && len(waiting) > 0 {
+		blocked = true
+	}
+	if blocked {
+		if h.Exclusive {
+			waiting = append(waiting, h)
+		}
+		next.Waiting = waiting
+		return next, false
+	}
+	return LockState{Holds: append(others, h), Waiting: waiting}, true
+}
+
+// Free takes the call's hold, and its place among the waiting, away.
+func (l LockState) Free(now time.Time, call string) LockState {
+	next := l.at(now)
+	same := func(x Hold) bool { return x.Call == call }
+	next.Holds = slices.DeleteFunc(next.Holds, same)
+	next.Waiting = slices.DeleteFunc(next.Waiting, same)
+	return next
+}
+
+// Held says whether the call holds the lock on that boot.
+func (l LockState) Held(now time.Time, call, boot string) bool {
+	return slices.ContainsFunc(l.at(now).Holds, func(h Hold) bool { return h.Call == call && h.Boot == boot })
+}
+
+// Empty says that nobody holds the lock or waits for it.
+func (l LockState) Empty(now time.Time) bool {
+	n := l.at(now)
+	return len(n.Holds)+len(n.Waiting) == 0
+}

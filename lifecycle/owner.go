@@ -1,0 +1,284 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// Plan fixes a turn's batches and gives every call its first event.
+type Plan struct {
+	Facts     []CallFacts // one a call, in order
+	Inherited events.Inherited
+	Context   json.RawMessage // shared, as the trace left it
+	Policy    string          // version
+}
+
+// Begin starts an attempt of a call whose batch has come. The edge has asked
+// the start gates, and holds the leases.
+type Begin struct {
+	Call        int
+	Findings    []Finding
+	Verdict     events.Verdict // as judged now
+	Wall        time.Duration  // the tool's own limit; 0 means DefaultWall
+	Locks       []events.Lock
+	Expect      []events.Expectation
+	Breaker     events.BreakerView
+	Containment string
+	Asks        string // for a person, should the policy ask now
+	Operands    []events.Seen
+}
+
+// Tell notes the progress of an attempt.
+type Tell struct {
+	Call     int
+	Progress events.Progress
+}
+
+// Expire says that the timer of an approval has arrived.
+type Expire struct{ Call int }
+
+// Park gives the turn up until a person or a timer wakes it.
+type Park struct{}
+
+// Advance lets whatever already follows from the state happen, after others
+// have appended to the turn or its deadline has passed.
+type Advance struct{}
+
+// Abandon ends a turn that nobody can run.
+type Abandon struct{ Reason string }
+
+func (Plan) command()    {}
+func (Begin) command()   {}
+func (Tell) command()    {}
+func (Expire) command()  {}
+func (Park) command()    {}
+func (Advance) command() {}
+func (Abandon) command() {}
+
+// DefaultWall is how long an attempt may run where its tool does not say.
+const DefaultWall = 120 * time.Second
+
+func (d *decider) plan(c Plan) error {
+	if d.t.Planned != nil {
+		return nil
+	}
+	if len(c.Facts) != len(d.t.Calls) {
+		return fmt.Errorf("facts of %d calls for a turn of %d", len(c.Facts), len(d.t.Calls))
+	}
+	d.emit(events.TurnEvent, &events.TurnPlanned{
+		Batches: Batches(c.Facts, d.t.Submitted.Disjoint), Inherited: c.Inherited, Policy: c.Policy, Context: c.Context,
+	})
+	for i, raw := range d.t.Submitted.Calls {
+		if d.t.Calls[i].Phase == PhaseNone {
+			d.emit(i, request(raw, c.Facts[i].Hash))
+		}
+	}
+	return nil
+}
+
+// ready says whether a call may be started once its batch has come.
+func (c *Call) ready() bool { return c.Phase == PhaseAuthorized || c.Phase == PhaseRetrying }
+
+func (d *decider) begin(c Begin) error {
+	call, err := d.open(c.Call)
+	if err != nil {
+		return err
+	}
+	if _, _, cancelled := d.t.Cancelled(call); cancelled || !call.ready() || !d.startable(call) {
+		return fmt.Errorf("call %d: %w: it is %s", c.Call, ErrStale, call.Phase)
+	}
+	end, asks, err := settled(StartGates, c.Findings)
+	switch {
+	case err != nil:
+		return err
+	case end != nil && end.Ruling == Deny && call.Attempt > 0:
+		d.failAgain(call, end)
+		return nil
+	case end != nil && end.Ruling == Deny:
+		d.deny(c.Call, end)
+		return nil
+	case end != nil:
+		return nil // wait
+	case asks != nil && !d.approvedFor(call, c.Verdict.Hash) && call.Attempt > 0:
+		d.failAgain(call, asks)
+		return nil
+	case asks != nil && !d.approvedFor(call, c.Verdict.Hash):
+		d.ask(call, c.Verdict, asks.Reason, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands}, 0)
+		return nil
+	}
+	d.emit(c.Call, &events.Started{
+		Attempt: call.Attempt + 1, Owner: d.t.Owner, Deadline: d.attemptDeadline(c.Wall), Hash: c.Verdict.Hash,
+		Key: c.Verdict.Key, Locks: c.Locks, Expect: c.Expect, Breaker: c.Breaker, Containment: c.Containment,
+	})
+	return nil
+}
+
+// failAgain ends a call whose further attempt a gate does not let through. It
+// has run, so it is not denied.
+func (d *decider) failAgain(call *Call, f *Finding) {
+	code := f.Code
+	if code == "" {
+		code = events.PermissionDenied
+	}
+	r := failure(code, fmt.Sprintf("attempt %d failed, and another one is not let through: %s", call.Attempt, f.Reason))
+	o := d.outcome(call, events.ClassUnavailable, effectsUnanswered(call), r)
+	d.emit(call.Offset, &events.Failed{Outcome: o})
+}
+
+func (d *decider) attemptDeadline(wall time.Duration) time.Time {
+	if wall <= 0 {
+		wall = DefaultWall
+	}
+	if ms := d.t.Submitted.Limits.CallMS; ms > 0 {
+		wall = min(wall, time.Duration(ms)*time.Millisecond)
+	}
+	at := d.env.Now.Add(wall)
+	if end := d.t.Deadline(); !end.IsZero() && end.Before(at) {
+		return end
+	}
+	return at
+}
+
+// startable says whether the call's batch has come and has room for it.
+func (d *decider) startable(call *Call) bool {
+	running := 0
+	for _, i := range d.t.currentBatch() {
+		if d.t.Calls[i].Phase == PhaseStarted {
+			running++
+		}
+		if i == call.Offset {
+			call = nil
+		}
+	}
+	return call == nil && running < d.t.Concurrency()
+}
+
+func (d *decider) tell(c Tell) error {
+	if _, err := d.attempt(c.Call, c.Progress.Attempt); err != nil {
+		return err
+	}
+	d.emit(c.Call, &c.Progress)
+	return nil
+}
+
+func (d *decider) expire(c Expire) error {
+	call := d.t.Call(c.Call)
+	if call == nil || call.Phase != PhaseAsking {
+		return nil // somebody answered, or it has ended
+	}
+	d.emit(c.Call, &events.Denied{
+		Gate: string(GateApprove), Code: events.ApprovalExpired, Policies: call.Asked.Policies, Policy: call.Asked.Policy,
+		Reason: "nobody answered the request for approval in time: it was not run; ask again if it is still needed",
+	})
+	return nil
+}
+
+func (d *decider) park() error {
+	p := parkable(d.t)
+	if p == nil {
+		return fmt.Errorf("%w: it does not only wait for people", ErrStale)
+	}
+	d.emit(events.TurnEvent, &events.TurnParked{Due: p.Due, Waiting: p.Waiting})
+	return nil
+}
+
+// close appends what already follows from the state: it runs after every
+// command of the owner, so that a debt of events is never left.
+func (d *decider) close() {
+	if d.t.Ended != nil || d.t.Parked != nil || d.t.Planned == nil && d.t.Cancel == nil {
+		return
+	}
+	if d.t.Planned == nil {
+		d.requestAll()
+	}
+	d.closeApproved()
+	d.closeCancelled()
+	d.closeDeadline()
+	d.closeAborted()
+	if d.t.allEnded() {
+		d.complete()
+	}
+}
+
+func (d *decider) closeApproved() {
+	for i := range d.t.Calls {
+		c := d.t.Calls[i]
+		_, _, cancelled := d.t.Cancelled(c)
+		if c.Phase == PhaseApproved && c.Approved.Args == nil && !cancelled {
+			d.emit(i, &events.Authorized{Verdict: *c.Verdict, Decision: "approved"})
+		}
+	}
+}
+
+// idle says whether the call is open with no attempt whose end must be awaited.
+func (c *Call) idle() bool {
+	return c.Open() && c.Phase != PhaseStarted && c.Phase != PhaseProbing
+}
+
+func (d *decider) closeCancelled() {
+	for i := range d.t.Calls {
+		c := d.t.Calls[i]
+		by, reason, ok := d.t.Cancelled(c)
+		if ok && c.idle() {
+			d.cancelIdle(c, &by, reason)
+		}
+	}
+}
+
+// cancelIdle ends a call that is not running.
+func (d *decider) cancelIdle(c *Call, by *events.Principal, reason string) {
+	text := "it was cancelled before it had run"
+	if reason != "" {
+		text += ": " + reason
+	}
+	o := d.outcome(c, events.ClassCancelled, effectsUnanswered(c), failure(events.CodeCancelled, text))
+	d.emit(c.Offset, &events.Cancelled{Outcome: o, By: by, Reason: reason})
+}
+
+func (d *decider) closeDeadline() {
+	end := d.t.Deadline()
+	if end.IsZero() || d.env.Now.Before(end) {
+		return
+	}
+	for i := range d.t.Calls {
+		if c := d.t.Calls[i]; c.idle() {
+			o := d.outcome(c, events.ClassTimeout, effectsUnanswered(c), failure(events.Timeout, "the turn's deadline passed before it had run"))
+			d.emit(i, &events.TimedOut{Outcome: o})
+		}
+	}
+}
+
+func (d *decider) closeAborted() {
+	if d.t.Submitted.OnError != events.OnErrorAbortRest {
+		return
+	}
+	for i := range d.t.Calls {
+		if c := d.t.Calls[i]; !c.Open() && c.Last != events.KindCompleted && c.Last != events.KindDeduplicated {
+			d.abortRest(i)
+			return
+		}
+	}
+}
+
+func (d *decider) abortRest(failed int) {
+	for i := range d.t.Calls {
+		if c := d.t.Calls[i]; c.idle() {
+			d.cancelIdle(c, nil, fmt.Sprintf("call %d did not succeed, and the turn says %s", failed, events.OnErrorAbortRest))
+		}
+	}
+}
+
+func (d *decider) complete() {
+	counts := make(map[events.Kind]int)
+	for _, c := range d.t.Calls {
+		counts[c.Last]++
+	}
+	done := &events.TurnCompleted{Counts: counts, Context: contextAfter(d.t)}
+	for _, w := range TurnWholes(d.t) {
+		done.Cuts = append(done.Cuts, events.TurnCut{Call: w.Call, Whole: w.Ref})
+	}
+	d.emit(events.TurnEvent, done)
+}
