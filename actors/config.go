@@ -37,6 +37,7 @@ type Config struct {
 	Breaker   lifecycle.BreakerConfig
 	Presence  time.Duration // TTL of the presence key; 0 means 3 s
 	LockTTL   time.Duration // of a lease; 0 means lifecycle.LockTTL
+	Keys      time.Duration // how long an idempotency key is remembered; 0 means 30 days
 
 	Now  func() time.Time // nil means time.Now
 	Rand func() float64   // from 0 to 1, for jitter; nil means math/rand

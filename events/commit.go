@@ -114,6 +114,9 @@ func encode(out *bytes.Buffer, v any, tag string) error {
 // Decode reads the stored form of a commit. It returns ErrFormat, or
 // ErrNewerFormat, and never panics on any bytes.
 func Decode(b []byte) (Commit, error) {
+	if err := walk(b); err != nil {
+		return Commit{}, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
 	var w wire
 	if err := msgpack.Unmarshal(b, &w); err != nil {
 		return Commit{}, fmt.Errorf("%w: %w", ErrFormat, err)

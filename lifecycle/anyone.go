@@ -1,10 +1,9 @@
 package lifecycle
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -81,7 +80,7 @@ func (Note) command()       {}
 
 func (d *decider) submit(c Submit) error {
 	if have := d.t.Submitted; have != nil {
-		if cmp.Equal(have.Principal, c.Turn.Principal) && cmp.Equal(have.Calls, c.Turn.Calls) {
+		if sameSubmission(have, &c.Turn) {
 			return nil // already so: attach
 		}
 		return ErrDifferent
@@ -91,6 +90,19 @@ func (d *decider) submit(c Submit) error {
 	}
 	d.emit(events.TurnEvent, &c.Turn)
 	return nil
+}
+
+// sameSubmission compares who acts and what is called, as they are stored: an
+// absent list and an empty one are the same.
+func sameSubmission(a, b *events.TurnSubmitted) bool {
+	return same(&events.TurnSubmitted{Principal: a.Principal, Calls: a.Calls}, &events.TurnSubmitted{Principal: b.Principal, Calls: b.Calls})
+}
+
+// same says whether two events say the same once they are stored.
+func same(a, b events.Event) bool {
+	x, errX := events.Encode(events.Commit{Records: []events.Record{{Event: a}}})
+	y, errY := events.Encode(events.Commit{Records: []events.Record{{Event: b}}})
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 func (d *decider) approve(c Approve) error {
@@ -168,13 +180,19 @@ func (d *decider) cancelCall(c CancelCall) error {
 // first event must be its request.
 func (d *decider) cancelUnplanned(c CancelCall) error {
 	raw := d.t.Submitted.Calls[c.Call]
-	hash := ""
-	if a, err := Parse(raw.Args.Text); err == nil && raw.Args.Ref == nil {
-		hash = a.Hash
-	}
-	d.emit(c.Call, request(raw, hash))
+	d.emit(c.Call, request(raw, inlineHash(raw)))
 	d.emit(c.Call, &events.CancelRequested{By: c.By, Reason: c.Reason})
 	return nil
+}
+
+// inlineHash is the hash of arguments that are at hand; "" where they do not parse
+// or are elsewhere.
+func inlineHash(raw events.RawCall) string {
+	if raw.Args.Ref != nil {
+		return ""
+	}
+	a, _ := Parse(raw.Args.Text)
+	return a.Hash
 }
 
 func request(raw events.RawCall, hash string) *events.Requested {
@@ -197,13 +215,19 @@ func (d *decider) late(c Late) error {
 	if call == nil {
 		return fmt.Errorf("call %d: %w", c.Call, ErrNoCall)
 	}
-	if call.Phase == PhaseStarted && call.Attempt == c.Outcome.Attempt && d.t.Owner == c.Owner {
-		return fmt.Errorf("call %d, attempt %d is open: settle it", c.Call, c.Outcome.Attempt)
+	e, n := &events.LateResult{Owner: c.Owner, Outcome: c.Outcome}, c.Outcome.Attempt
+	switch {
+	case n < 1 || n > call.Attempt:
+		return fmt.Errorf("call %d: attempt %d: %w, or never was", c.Call, n, ErrStale)
+	case call.Phase == PhaseStarted && call.Attempt == n && d.t.Owner == c.Owner:
+		return fmt.Errorf("call %d, attempt %d is open: settle it", c.Call, n)
+	case slices.ContainsFunc(call.Late, func(have *events.LateResult) bool { return same(have, e) }):
+		return nil // already so
 	}
-	d.emit(c.Call, &events.LateResult{Owner: c.Owner, Outcome: c.Outcome})
-	if c.Outcome.Class == events.ClassOK && d.resolvable(call) {
+	d.emit(c.Call, e)
+	if c.Outcome.Class == events.ClassOK && d.resolvable(call) { // its own success: the effect has happened
 		d.emit(c.Call, &events.Resolved{
-			By: events.Principal{ID: "late_result", Kind: "service"}, Effects: c.Outcome.Effects, Result: &c.Outcome.Result,
+			By: events.Principal{ID: "late_result", Kind: "service"}, Effects: events.EffectsDone, Result: &c.Outcome.Result,
 		})
 	}
 	return nil
@@ -223,8 +247,10 @@ func (d *decider) resolve(c Resolve) error {
 		return fmt.Errorf("effects %q: say %s or %s", c.Effects, events.EffectsNone, events.EffectsDone)
 	case call.Resolved != nil && call.Resolved.Effects == c.Effects:
 		return nil
+	case call.Open():
+		return fmt.Errorf("call %d: %w yet: it has not ended", c.Call, ErrNothing)
 	case !d.resolvable(call):
-		return fmt.Errorf("call %d: %w", c.Call, ErrNothing)
+		return fmt.Errorf("call %d: %w: how it ended is known", c.Call, ErrNothing)
 	}
 	d.emit(c.Call, &events.Resolved{By: c.By, Effects: c.Effects, Result: c.Result, Note: c.Note})
 	return nil
@@ -248,6 +274,8 @@ func (d *decider) note(c Note) error {
 	if k := c.Event.Kind(); !slices.Contains([]events.Kind{events.KindModelStarted, events.KindModelCompleted}, k) {
 		return fmt.Errorf("%s is no note about a model", k)
 	}
-	d.emit(events.TurnEvent, c.Event)
+	if !slices.ContainsFunc(d.t.Notes, func(have events.Event) bool { return same(have, c.Event) }) {
+		d.emit(events.TurnEvent, c.Event)
+	}
 	return nil
 }

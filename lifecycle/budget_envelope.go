@@ -43,9 +43,11 @@ func Envelope(a events.Answer) []byte {
 		return marshal(e)
 	}
 	r := a.Result
-	e.Text, e.Data = r.Text.Text, shownData(r.Data)
-	if a.Standing != events.AnswerSuccess || r.Status == events.Partial {
-		e.Error = r.Error
+	e.Text, e.Data = valid(r.Text.Text), shownData(r.Data)
+	if shownError(a) {
+		e.Error = &events.Error{
+			Code: events.Code(valid(string(r.Error.Code))), Message: valid(r.Error.Message), Path: valid(r.Error.Path),
+		}
 	}
 	if r.Cut != nil {
 		e.Cut = &cutNote{r.Cut.Bytes, r.Cut.Lines, r.Cut.Whole.Digest}
@@ -60,6 +62,11 @@ func Envelope(a events.Answer) []byte {
 		e.Text = NoOutput
 	}
 	return marshal(e)
+}
+
+// shownError says that an error is part of what is told: of a success it is not.
+func shownError(a events.Answer) bool {
+	return a.Result.Error != nil && (a.Standing != events.AnswerSuccess || a.Result.Status == events.Partial)
 }
 
 func status(a events.Answer) string {
@@ -103,6 +110,9 @@ func hollow(data json.RawMessage) bool {
 	return false
 }
 
+// valid is s in valid UTF-8: what is none costs one U+FFFD, not one escape a byte.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
 // marshal is JSON without the escapes meant for HTML, which would only cost space.
 func marshal(v any) []byte {
 	var out bytes.Buffer
@@ -114,10 +124,11 @@ func marshal(v any) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// quoted is the length of b, which is JSON, as a JSON string: b holds no
-// control character, so only quotes and backslashes grow.
+// quoted is the length of b, which is compact JSON, as a JSON string: b holds no
+// control character, so only these grow.
 func quoted(b []byte) int {
-	return len(b) + 2 + bytes.Count(b, []byte{'"'}) + bytes.Count(b, []byte{'\\'})
+	return len(b) + 2 + bytes.Count(b, []byte{'"'}) + bytes.Count(b, []byte{'\\'}) +
+		3*bytes.Count(b, []byte("\u2028")) + 3*bytes.Count(b, []byte("\u2029"))
 }
 
 // cost is how many bytes the first rune of s, n bytes long, takes in an envelope that

@@ -123,6 +123,7 @@ func effectsUnanswered(c *Call) events.Effects {
 
 // abandon ends every open call, and the turn.
 func (d *decider) abandon(reason string) error {
+	takeovers := d.t.Takeovers // the ends below set it back
 	if d.t.Planned == nil {
 		d.requestAll()
 	}
@@ -137,7 +138,7 @@ func (d *decider) abandon(reason string) error {
 			d.emit(i, &events.Cancelled{Outcome: o, Reason: "abandoned"})
 		}
 	}
-	d.emit(events.TurnEvent, &events.TurnAbandoned{Reason: reason, Takeovers: d.t.Takeovers})
+	d.emit(events.TurnEvent, &events.TurnAbandoned{Reason: reason, Takeovers: takeovers})
 	return nil
 }
 
@@ -145,7 +146,7 @@ func (d *decider) abandon(reason string) error {
 func (d *decider) requestAll() {
 	for i, raw := range d.t.Submitted.Calls {
 		if d.t.Calls[i].Phase == PhaseNone {
-			d.emit(i, request(raw, ""))
+			d.emit(i, request(raw, inlineHash(raw)))
 		}
 	}
 }

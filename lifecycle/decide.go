@@ -20,7 +20,8 @@ var (
 	ErrHash      = errors.New("the arguments are not the ones that were asked about: look at the call again")
 	ErrNotAsking = errors.New("no approval is asked for")
 	ErrForeign   = errors.New("the turn holds events of a newer release: upgrade this node")
-	ErrNothing   = errors.New("there is nothing to resolve: how it ended is known")
+	ErrBroken    = errors.New("the turn's history is not one that any release writes: look at it with replay verify")
+	ErrNothing   = errors.New("there is nothing to resolve")
 	ErrNoUndo    = errors.New("this call has nothing to undo")
 )
 
@@ -36,8 +37,11 @@ type Env struct {
 // Decide returns the events that follow from a command, in order, or a refusal.
 // A command whose effect is there already gives no events and no error.
 func Decide(t Turn, env Env, cmd Command) ([]events.Record, error) {
-	if t.Foreign {
+	switch {
+	case t.Foreign:
 		return nil, fmt.Errorf("turn %s: %w", t.Key, ErrForeign)
+	case t.Broken != "":
+		return nil, fmt.Errorf("turn %s: %w: %s", t.Key, ErrBroken, t.Broken)
 	}
 	d := &decider{t: t, env: env}
 	if err := d.decide(cmd); err != nil {
@@ -132,7 +136,9 @@ func (d *decider) owns() error {
 	switch {
 	case d.t.Ended != nil:
 		return ErrEnded
-	case d.t.Owner.Boot == "" || d.t.Parked != nil || d.env.Owner != d.t.Owner:
+	case d.t.Parked != nil:
+		return fmt.Errorf("%w: it is parked, claim it first", ErrNotOwner)
+	case d.t.Owner.Boot == "" || d.env.Owner != d.t.Owner:
 		return fmt.Errorf("%w: %s epoch %d acts, %s epoch %d owns",
 			ErrNotOwner, d.env.Owner.Boot, d.env.Owner.Epoch, d.t.Owner.Boot, d.t.Owner.Epoch)
 	}
@@ -151,13 +157,13 @@ func (d *decider) open(offset int) (*Call, error) {
 	return c, nil
 }
 
-// attempt returns a call whose attempt n is open.
+// attempt returns a call whose attempt n is open, and this owner's.
 func (d *decider) attempt(offset, n int) (*Call, error) {
 	c := d.t.Call(offset)
 	if c == nil {
 		return nil, fmt.Errorf("call %d: %w", offset, ErrNoCall)
 	}
-	if c.Phase != PhaseStarted || c.Attempt != n {
+	if c.Phase != PhaseStarted || c.Attempt != n || c.Started.Owner != d.t.Owner {
 		return nil, fmt.Errorf("call %d, attempt %d: %w", offset, n, ErrStale)
 	}
 	return c, nil

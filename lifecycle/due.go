@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -13,7 +14,7 @@ type Effect struct {
 	Do      Do
 	Call    int       // offset, or events.TurnEvent
 	Attempt int       // of Perform, Stop and Probe; of Start, the one that would begin
-	At      time.Time // not before; zero means now
+	At      time.Time // not before; zero means now. Of Park, when it must be woken; zero means never
 }
 
 // Do is what an effect does.
@@ -28,28 +29,43 @@ const (
 	DoStop     Do = "stop"     // end the attempt that runs: it then settles
 	DoProbe    Do = "probe"    // ask the tool what happened, then Probed
 	DoExpire   Do = "expire"   // at At, Expire
-	DoDeadline Do = "deadline" // at At, Advance
+	DoDeadline Do = "deadline" // at At, Advance: the deadline passes; with no At, others' events have consequences
 	DoPark     Do = "park"     // write the timer for At, if any, then Park
 )
 
 // Due is everything that the owner of the turn owes now, in a fixed order. It
 // depends on the state alone: a restarted process finds the same debts.
 func Due(t Turn) []Effect {
-	if t.Submitted == nil || t.Ended != nil || t.Parked != nil || t.Owner.Boot == "" || t.Foreign {
+	if t.Submitted == nil || t.Submitted.Imported != "" || t.Ended != nil || t.Parked != nil || t.Owner.Boot == "" || t.Foreign || t.Broken != "" {
 		return nil
 	}
 	if t.Planned == nil {
 		return []Effect{{Do: DoPlan, Call: events.TurnEvent}}
 	}
-	out := dueCalls(t)
-	out = append(out, dueStarts(t)...)
-	if p := parkable(t); p != nil {
+	next, pending := closed(t)
+	var out []Effect
+	for _, e := range append(dueCalls(next), dueStarts(next)...) {
+		if next.Calls[e.Call] == t.Calls[e.Call] { // what changes a call is appended first
+			out = append(out, e)
+		}
+	}
+	if pending {
+		out = append(out, Effect{Do: DoDeadline, Call: events.TurnEvent})
+	} else if p := parkable(t); p != nil {
 		return append(out, Effect{Do: DoPark, Call: events.TurnEvent, At: p.Due})
 	}
-	if end := t.Deadline(); !end.IsZero() {
+	if end := t.Deadline(); !end.IsZero() && slices.ContainsFunc(next.Calls, (*Call).idle) {
 		out = append(out, Effect{Do: DoDeadline, Call: events.TurnEvent, At: end})
 	}
 	return out
+}
+
+// closed is the state once what already follows from it is appended, which
+// Advance does; pending says that there is such a thing.
+func closed(t Turn) (next Turn, pending bool) {
+	d := &decider{t: t}
+	d.close()
+	return d.t, len(d.out) > 0
 }
 
 func dueCalls(t Turn) []Effect {
@@ -58,9 +74,7 @@ func dueCalls(t Turn) []Effect {
 		_, _, cancelled := t.Cancelled(c)
 		switch c.Phase {
 		case PhaseRequested, PhaseApproved:
-			if !cancelled {
-				out = append(out, Effect{Do: DoJudge, Call: i})
-			}
+			out = append(out, Effect{Do: DoJudge, Call: i})
 		case PhaseAsking:
 			out = append(out, Effect{Do: DoExpire, Call: i, At: c.Asked.Expires})
 		case PhaseStarted:

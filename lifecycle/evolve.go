@@ -8,7 +8,7 @@ import (
 )
 
 // Evolve is the state after one more event. It is total: an event that does not
-// fit is folded as far as it can be, and named in Broken; one of a newer
+// fit changes nothing but the numbers, and is named in Broken; one of a newer
 // release sets Foreign.
 func Evolve(t Turn, m Meta, r events.Record) Turn {
 	if r.Call == events.TurnEvent {
@@ -23,16 +23,16 @@ func Evolve(t Turn, m Meta, r events.Record) Turn {
 	}
 	next := *c
 	next.Seq = r.Seq
-	ended := next.Phase == PhaseEnded
-	if !evolveCall(&next, m, r.Event) {
+	if _, foreign := r.Event.(events.Foreign); foreign {
 		t.Foreign = true
-	}
-	if ended && next.Terminal != c.Terminal {
-		t = t.broken("call %d: %s after its terminal %s", r.Call, r.Event.Kind(), c.Last)
+	} else if kind := r.Event.Kind(); !goesOn(r.Event) && !MayFollow(c.Last, kind) {
+		t = t.broken("call %d: %s follows %q", r.Call, kind, c.Last)
+	} else if !evolveCall(&next, m, r.Event) {
+		t.Foreign = true
 	}
 	t.Calls = slices.Clone(t.Calls)
 	t.Calls[r.Call] = &next
-	if !ended && next.Phase == PhaseEnded {
+	if c.Open() && !next.Open() {
 		t.Takeovers = 0
 	}
 	return t
@@ -50,6 +50,13 @@ func evolveTurn(t Turn, m Meta, r events.Record) Turn {
 		t = t.broken("turn: event %d follows %d", r.Seq, t.Seq)
 	}
 	t.Seq = r.Seq
+	kind := r.Event.Kind()
+	if first := kind == events.KindTurnSubmitted; first != (t.Submitted == nil) {
+		return t.broken("turn: %s, and it is submitted: %t", kind, !first)
+	}
+	if t.Ended != nil && kind != events.KindModelStarted && kind != events.KindModelCompleted {
+		t = t.broken("turn: %s after its end", kind)
+	}
 	switch e := r.Event.(type) {
 	case *events.TurnSubmitted:
 		t.Submitted, t.SubmittedAt = e, m.At
@@ -60,6 +67,11 @@ func evolveTurn(t Turn, m Meta, r events.Record) Turn {
 	case *events.TurnClaimed:
 		t.Owner, t.Claim, t.ClaimedAt, t.Takeovers, t.Parked = e.Owner, e, m.At, e.Takeovers, nil
 	case *events.TurnPlanned:
+		for _, i := range slices.Concat(e.Batches...) {
+			if t.Call(i) == nil {
+				return t.broken("turn: planned with call %d, which is not in the submission", i)
+			}
+		}
 		t.Planned = e
 	case *events.TurnParked:
 		t.Parked = e
@@ -68,6 +80,7 @@ func evolveTurn(t Turn, m Meta, r events.Record) Turn {
 	case *events.TurnCompleted, *events.TurnAbandoned:
 		t.Ended = e
 	case *events.ModelStarted, *events.ModelCompleted:
+		t.Notes = append(slices.Clip(t.Notes), e)
 	default:
 		t.Foreign = true
 	}
@@ -98,6 +111,9 @@ func evolveCall(c *Call, m Meta, e events.Event) bool {
 	case *events.Retrying:
 		c.Phase, c.RetryAt = PhaseRetrying, e.Until
 	case *events.Recovered:
+		if e.Action == events.RecoverContinue {
+			return true // it stays where it stood
+		}
 		evolveRecovered(c, e)
 	case *events.Resolved:
 		c.Resolved = e
@@ -105,7 +121,11 @@ func evolveCall(c *Call, m Meta, e events.Event) bool {
 	case *events.Compensated:
 		c.Undone = true
 		return true
-	case *events.Progress, *events.LateResult:
+	case *events.Progress:
+		c.Told = e
+		return true
+	case *events.LateResult:
+		c.Late = append(slices.Clip(c.Late), e)
 		return true
 	default:
 		return evolveTerminal(c, e)

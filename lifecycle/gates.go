@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -68,6 +69,9 @@ func settled(order []Gate, findings []Finding) (end, asks *Finding, err error) {
 		if i >= len(order) || f.Gate != order[i] {
 			return nil, nil, fmt.Errorf("%w: %q at place %d", ErrFindings, f.Gate, i)
 		}
+		if !f.sayable() {
+			return nil, nil, fmt.Errorf("%w: %q of gate %q", ErrFindings, f.Ruling, f.Gate)
+		}
 		switch f.Ruling {
 		case Pass:
 		case Ask:
@@ -83,6 +87,21 @@ func settled(order []Gate, findings []Finding) (end, asks *Finding, err error) {
 		return nil, nil, fmt.Errorf("%w: %d of %d", ErrFindings, len(findings), len(order))
 	}
 	return nil, asks, nil
+}
+
+// sayable says whether the gate may rule so.
+func (f *Finding) sayable() bool {
+	switch f.Ruling {
+	case Pass, Deny:
+		return true
+	case Ask:
+		return f.Gate == GateAuthorize
+	case Reuse:
+		return f.Gate == GateDedupe && f.Reuse != nil
+	case Wait:
+		return f.Gate == GateDedupe || f.Gate == GateLock || f.Gate == GateAdmit
+	}
+	return false
 }
 
 // DefaultApproval is how long a person has to answer where nothing else is said.
@@ -111,15 +130,21 @@ func (d *decider) judge(c Judge) error {
 	if _, _, ok := d.t.Cancelled(call); ok {
 		return nil // the closure ends it
 	}
+	if r := d.t.Submitted.Calls[c.Call].Refused; r != nil {
+		d.deny(c.Call, &Finding{Gate: GateValidate, Code: r.Code, Reason: r.Reason})
+		return nil
+	}
 	end, asks, err := settled(PlanGates, c.Findings)
 	switch {
 	case err != nil:
 		return err
+	case end == nil && (c.Verdict.Hash == "" || call.Hash != "" && c.Verdict.Hash != call.Hash):
+		return fmt.Errorf("call %d: %w", c.Call, ErrHash) // judged before a person changed them
 	case end == nil:
 		d.pass(call, c, asks)
 	case end.Ruling == Deny:
 		d.deny(c.Call, end)
-	case end.Ruling == Reuse && end.Reuse != nil:
+	case end.Ruling == Reuse:
 		d.emit(c.Call, end.Reuse)
 	}
 	return nil
@@ -137,17 +162,19 @@ func (d *decider) pass(call *Call, c Judge, asks *Finding) {
 		d.emit(call.Offset, &events.Authorized{Verdict: c.Verdict, Decision: "allow"})
 		return
 	}
-	why := "a call of this tool always needs a person's approval"
+	why := alwaysAsked
 	if asks != nil {
 		why = asks.Reason
 	}
 	d.ask(call, c.Verdict, why, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands}, c.Expire)
 }
 
+const alwaysAsked = "a call of this tool always needs a person's approval"
+
 // ask requests an approval, unless one is there already or none can be had.
 func (d *decider) ask(call *Call, v events.Verdict, why string, req *events.ApprovalRequested, expire time.Duration) {
 	switch {
-	case d.approvedFor(call, v.Hash):
+	case d.approvedFor(call, v, req.Operands):
 		d.emit(call.Offset, &events.Authorized{Verdict: v, Decision: "approved"})
 	case !d.t.Submitted.CanAsk:
 		d.emit(call.Offset, &events.Denied{
@@ -160,26 +187,24 @@ func (d *decider) ask(call *Call, v events.Verdict, why string, req *events.Appr
 		}
 		req.Why, req.Hash, req.ToolVersion = why, v.Hash, v.ToolVersion
 		req.Policies, req.Policy, req.Verdict = v.Policies, v.Policy, v
-		req.Expires = d.env.Now.Add(expire)
+		req.Expires = d.env.Now.Add(expire).Truncate(time.Microsecond) // the clock of commits has no more
 		d.emit(call.Offset, req)
 	}
 }
 
 // approvedFor says whether a person has already said yes to exactly this call:
-// here, or for the session in an earlier turn of the trace.
-func (d *decider) approvedFor(call *Call, hash string) bool {
-	if call.Approved != nil && call.Approved.Hash == hash {
+// here, to the same tool, policy and operands, or for the session in an earlier
+// turn of the trace.
+func (d *decider) approvedFor(call *Call, v events.Verdict, operands []events.Seen) bool {
+	if call.Approved != nil && call.Approved.Hash == v.Hash && sameAsAsked(call.Asked, v, operands) {
 		return true
 	}
-	if d.t.Planned == nil {
-		return false
-	}
-	for _, h := range d.t.Planned.Inherited.Approvals {
-		if h == SessionApproval(call.Tool, hash) {
-			return true
-		}
-	}
-	return false
+	return d.t.Planned != nil && slices.Contains(d.t.Planned.Inherited.Approvals, SessionApproval(call.Tool, v.Hash))
+}
+
+func sameAsAsked(asked *events.ApprovalRequested, v events.Verdict, operands []events.Seen) bool {
+	same := func(a, b events.Seen) bool { return a.Path == b.Path && a.Digest == b.Digest }
+	return asked.ToolVersion == v.ToolVersion && asked.Policy == v.Policy && slices.EqualFunc(asked.Operands, operands, same)
 }
 
 // SessionApproval is how an approval for the session is remembered: the tool

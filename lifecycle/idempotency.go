@@ -11,6 +11,7 @@ import (
 type KeyEntry struct {
 	Holder  string   `json:"holder"`            // trace/turn/offset
 	Hash    string   `json:"hash"`              // of its arguments
+	Seq     uint64   `json:"seq"`               // of the commit that requested the holder: what a reader must see of it
 	Waiting []string `json:"waiting,omitempty"` // trace/turn of those to wake when it ends
 }
 

@@ -17,7 +17,9 @@ func contextAfter(t Turn) json.RawMessage {
 			continue
 		}
 		for _, m := range c.Outcome.Result.Context {
-			changes[m.Name] = m.Value
+			if m.Value == nil || json.Valid(m.Value) { // what is no JSON, though a tool said so, changes nothing
+				changes[m.Name] = m.Value
+			}
 		}
 	}
 	return encodeContext(changes)

@@ -3,13 +3,14 @@ package lifecycle
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sluice-run/sluice/events"
 )
 
 // Violation is a law that a recorded history breaks.
 type Violation struct {
-	Law    string `json:"law"`  // L1 …
+	Law    string `json:"law"`  // L1 … L11, or "life": an event that may not follow the one before
 	Call   int    `json:"call"` // events.TurnEvent for the turn
 	Commit int    `json:"commit"`
 	Index  int    `json:"index"` // of the event in its commit
@@ -25,17 +26,23 @@ func (v Violation) String() string {
 
 // Laws checks the history of one turn, commit by commit, and returns every
 // violation in order. It keeps its own small books and does not use Evolve, so
-// that a fault there cannot hide here. L4's durability and L9 need more than a
-// history, and are proven elsewhere.
+// that a fault there cannot hide here. L4's durability, L7's renderings and
+// L9's folds need more than a history, and are proven elsewhere.
 func Laws(commits []events.Commit) []Violation {
 	k := &books{}
 	for i, c := range commits {
+		k.commit, k.index = i, 0
+		if !c.At.Equal(c.At.Truncate(time.Microsecond)) {
+			k.fail("L9", events.TurnEvent, "decided at %s, finer than what is stored", c.At.Format(time.RFC3339Nano))
+		}
 		for j, r := range c.Records {
-			k.commit, k.index = i, j
+			k.index = j
 			k.enter(c, r)
 		}
 	}
-	k.end()
+	if k.submitted == nil && k.found == nil {
+		k.fail("L1", events.TurnEvent, "no turn_submitted")
+	}
 	return k.found
 }
 
@@ -45,8 +52,10 @@ type books struct {
 	found         []Violation
 	turn          uint32
 	owner         events.Owner
+	parked        bool
 	cancelled     bool
 	submitted     *events.TurnSubmitted
+	inherited     []string // approvals
 	ended         bool
 	calls         map[int]*page
 }
@@ -54,7 +63,8 @@ type books struct {
 // page is what the laws need to remember of a call.
 type page struct {
 	seq        uint32
-	requested  bool
+	last       events.Kind // on its way
+	tool       string
 	terminal   events.Kind
 	authorized *events.Authorized
 	asked      string // hash that policy asked a person about; "" if none
@@ -62,7 +72,8 @@ type page struct {
 	cancelled  bool
 	attempt    int
 	open       bool // the attempt is open
-	ran        bool
+	probing    bool // the attempt is over, and its tool may still say how
+	key        string
 	resources  []events.ResourceUse
 	refused    bool
 }
@@ -72,6 +83,9 @@ func (k *books) fail(law string, call int, format string, args ...any) {
 }
 
 func (k *books) enter(c events.Commit, r events.Record) {
+	if f, ok := r.Event.(events.Foreign); ok {
+		k.fail("L9", r.Call, "%s version %d is of a newer release, and cannot be folded", f.Name, f.Version)
+	}
 	if r.Call == events.TurnEvent {
 		k.turnEvent(c, r)
 		return
@@ -81,51 +95,81 @@ func (k *books) enter(c events.Commit, r events.Record) {
 		k.fail("L7", r.Call, "%s of a call that is not in the submission", r.Event.Kind())
 		return
 	}
+	before := len(k.found)
+	kind := r.Event.Kind()
 	if r.Seq != p.seq+1 {
 		k.fail("L1", r.Call, "event %d follows %d", r.Seq, p.seq)
 	}
 	p.seq = r.Seq
 	k.fence(c, r)
-	if p.terminal != "" && !afterTerminal(r.Event.Kind()) {
-		k.fail("L2", r.Call, "%s after its terminal %s", r.Event.Kind(), p.terminal)
-	}
-	if !p.requested && r.Event.Kind() != events.KindRequested {
-		k.fail("L1", r.Call, "%s before requested", r.Event.Kind())
+	switch {
+	case p.last == "" && kind != events.KindRequested:
+		k.fail("L1", r.Call, "%s before requested", kind)
+	case p.terminal == events.KindDenied && kind == events.KindStarted:
+		k.fail("L10", r.Call, "started after it was denied")
+	case p.terminal != "" && (events.IsTerminal(kind) || kind == events.KindStarted):
+		k.fail("L2", r.Call, "%s after its terminal %s", kind, p.terminal)
 	}
 	k.callEvent(p, r.Call, r.Event)
-	if events.IsTerminal(r.Event.Kind()) && p.terminal == "" {
-		p.terminal, p.open = r.Event.Kind(), false
+	if len(k.found) == before && !goesOn(r.Event) && !MayFollow(p.last, kind) {
+		k.fail("life", r.Call, "%s follows %s", kind, p.last)
+	}
+	k.turnPage(p, r.Event)
+}
+
+// turnPage notes where the call stands now.
+func (k *books) turnPage(p *page, e events.Event) {
+	kind := e.Kind()
+	if events.IsTerminal(kind) && p.terminal == "" {
+		p.terminal, p.open = kind, false
+	}
+	if p.terminal == "" && !slices.Contains(beside, kind) && !goesOn(e) || p.terminal == kind {
+		p.last = kind
 	}
 }
 
-// afterTerminal says which events may stand behind a call's terminal.
-func afterTerminal(kind events.Kind) bool {
-	return slices.Contains([]events.Kind{events.KindLateResult, events.KindResolved, events.KindCompensated}, kind)
+// goesOn says that an event is the finding that a call goes on where it stood.
+func goesOn(e events.Event) bool {
+	r, ok := e.(*events.Recovered)
+	return ok && r.Action == events.RecoverContinue
 }
 
-// fence is L11: an owner writes nothing but late results once another has claimed.
+// fence is L11: an owner writes nothing but late results once another has
+// claimed, or once it has given the turn up.
 func (k *books) fence(c events.Commit, r events.Record) {
 	kind := r.Event.Kind()
-	if c.By.Boot == "" || c.By == k.owner || kind == events.KindLateResult || kind == events.KindResolved {
-		return
+	switch {
+	case kind == events.KindTurnClaimed || kind == events.KindLateResult || kind == events.KindResolved:
+	case c.By.Boot == "" && slices.Contains(ofOwners, kind):
+		k.fail("L11", r.Call, "%s by nobody: only an owner may write it", kind)
+	case c.By.Boot == "":
+	case c.By != k.owner:
+		k.fail("L11", r.Call, "%s by %s epoch %d, which does not own the turn (%s epoch %d does)",
+			kind, c.By.Boot, c.By.Epoch, k.owner.Boot, k.owner.Epoch)
+	case k.parked && kind != events.KindTurnParked:
+		k.fail("L11", r.Call, "%s by %s epoch %d, which had parked the turn", kind, c.By.Boot, c.By.Epoch)
 	}
-	if kind == events.KindTurnClaimed {
-		return
-	}
-	k.fail("L11", r.Call, "%s by %s epoch %d, which does not own the turn (%s epoch %d does)",
-		kind, c.By.Boot, c.By.Epoch, k.owner.Boot, k.owner.Epoch)
+}
+
+// ofOwners are the kinds that no door and no person writes.
+var ofOwners = []events.Kind{
+	events.KindDeduplicated, events.KindApprovalRequested, events.KindAuthorized, events.KindStarted, events.KindProgress,
+	events.KindRetrying, events.KindRecovered, events.KindCompleted, events.KindFailed, events.KindTimedOut,
+	events.KindCancelled, events.KindUnknown, events.KindTurnPlanned, events.KindTurnParked, events.KindTurnCompleted,
+	events.KindTurnAbandoned,
 }
 
 func (k *books) turnEvent(c events.Commit, r events.Record) {
+	kind := r.Event.Kind()
 	if r.Seq != k.turn+1 {
 		k.fail("L1", events.TurnEvent, "event %d follows %d", r.Seq, k.turn)
 	}
 	k.turn = r.Seq
-	if k.submitted == nil && r.Event.Kind() != events.KindTurnSubmitted {
-		k.fail("L1", events.TurnEvent, "%s before turn_submitted", r.Event.Kind())
+	if k.submitted == nil && kind != events.KindTurnSubmitted {
+		k.fail("L1", events.TurnEvent, "%s before turn_submitted", kind)
 	}
-	if k.ended && !slices.Contains([]events.Kind{events.KindModelStarted, events.KindModelCompleted}, r.Event.Kind()) {
-		k.fail("L2", events.TurnEvent, "%s after the turn's end", r.Event.Kind())
+	if k.ended && kind != events.KindModelStarted && kind != events.KindModelCompleted {
+		k.fail("L2", events.TurnEvent, "%s after the turn's end", kind)
 	}
 	switch e := r.Event.(type) {
 	case *events.TurnSubmitted:
@@ -134,12 +178,16 @@ func (k *books) turnEvent(c events.Commit, r events.Record) {
 		if e.Owner.Epoch != k.owner.Epoch+1 {
 			k.fail("L11", events.TurnEvent, "claimed with epoch %d after %d", e.Owner.Epoch, k.owner.Epoch)
 		}
-		k.owner = e.Owner
+		k.owner, k.parked = e.Owner, false
+	case *events.TurnPlanned:
+		k.inherited = e.Inherited.Approvals
+	case *events.TurnParked:
+		k.parked = true
 	case *events.TurnCancelRequested:
 		k.cancelled = true
 	case *events.TurnCompleted, *events.TurnAbandoned:
 		k.ended = true
-		k.allAnswered(r.Event.Kind())
+		k.allAnswered(kind)
 	}
 	k.fence(c, r)
 }
@@ -167,58 +215,81 @@ func (k *books) allAnswered(kind events.Kind) {
 func (k *books) callEvent(p *page, call int, e events.Event) {
 	switch e := e.(type) {
 	case *events.Requested:
-		if p.requested {
+		if p.last != "" {
 			k.fail("L7", call, "requested twice")
 		}
-		p.requested = true
+		p.tool = e.Tool
 	case *events.ApprovalRequested:
-		p.asked, p.approved = e.Hash, ""
+		p.asked, p.approved, p.resources = e.Hash, "", e.Verdict.Resources
 	case *events.Approved:
 		if p.cancelled || k.cancelled {
 			k.fail("L3", call, "approved after its cancel request")
 		}
 		p.approved = e.Hash
 	case *events.Authorized:
-		p.authorized, p.resources = e, e.Verdict.Resources
+		k.authorize(p, call, e)
 	case *events.Started:
 		k.start(p, call, e)
 	case *events.CancelRequested:
 		p.cancelled = true
-	case *events.Retrying:
-		k.over(p, call, e.Attempt, e.Kind())
-	case *events.Recovered:
-		p.open = false
 	case *events.Denied:
-		if p.ran {
+		if p.attempt > 0 {
 			k.fail("L10", call, "denied after attempt %d had started", p.attempt)
 		}
 	default:
-		k.settle(p, call, e)
+		k.attemptEvent(p, call, e)
 	}
 }
 
-// over is L5 for an event that names the attempt it ends.
-func (k *books) over(p *page, call, attempt int, kind events.Kind) {
-	if attempt != p.attempt || !p.open && kind == events.KindRetrying && !p.ran {
-		k.fail("L5", call, "%s of attempt %d, the last one started is %d", kind, attempt, p.attempt)
+func (k *books) authorize(p *page, call int, e *events.Authorized) {
+	agreed := p.approved != "" && p.approved == e.Verdict.Hash ||
+		slices.Contains(k.inherited, SessionApproval(p.tool, e.Verdict.Hash))
+	if !agreed && (p.asked != "" || e.Decision == "approved" || e.Verdict.Tier == events.Approval) {
+		k.fail("L3", call, "authorized without the approval of these arguments")
 	}
-	p.open = false
+	p.authorized, p.resources = e, e.Verdict.Resources
 }
 
-func (k *books) settle(p *page, call int, e events.Event) {
-	o := outcomeOf(e)
-	if o == nil || e.Kind() == events.KindDeduplicated {
-		return
-	}
-	if o.Attempt != p.attempt {
-		k.fail("L5", call, "%s by attempt %d, the last one started is %d", e.Kind(), o.Attempt, p.attempt)
-	}
-	if e.Kind() == events.KindCompleted && !p.ran {
-		k.fail("L5", call, "completed without a start")
+// attemptEvent is L4 and L5 for what names an attempt.
+func (k *books) attemptEvent(p *page, call int, e events.Event) {
+	kind := e.Kind()
+	switch e := e.(type) {
+	case *events.Progress:
+		k.says(p, call, kind, e.Attempt, !p.open)
+	case *events.Retrying:
+		k.says(p, call, kind, e.Attempt, !p.open && !p.probing)
+		p.open, p.probing = false, false
+	case *events.Recovered:
+		if e.Attempt != 0 {
+			k.says(p, call, kind, e.Attempt, false)
+		}
+		p.open = false
+		p.probing = e.Action == events.RecoverProbe || p.probing && e.Action == events.RecoverContinue
+	case *events.LateResult:
+		if e.Outcome.Attempt > p.attempt {
+			k.says(p, call, kind, e.Outcome.Attempt, false)
+		}
+	case *events.Completed:
+		k.says(p, call, kind, e.Attempt, !p.open && !p.probing)
+	case *events.Failed, *events.TimedOut, *events.Cancelled, *events.Unknown:
+		k.says(p, call, kind, outcomeOf(e).Attempt, false)
 	}
 }
 
-// outcomeOf is the outcome in a terminal, or nil.
+// says checks what is said of attempt n; over says that it may not be said of an
+// attempt that is over, and that this one is.
+func (k *books) says(p *page, call int, kind events.Kind, n int, over bool) {
+	switch {
+	case n > p.attempt || n < 1 && kind == events.KindCompleted:
+		k.fail("L4", call, "%s of attempt %d, which had not started", kind, n)
+	case n < p.attempt:
+		k.fail("L5", call, "%s of attempt %d, the last one started is %d", kind, n, p.attempt)
+	case over:
+		k.fail("L5", call, "%s of attempt %d, which was over", kind, n)
+	}
+}
+
+// outcomeOf is the outcome in a terminal that has one of its own.
 func outcomeOf(e events.Event) *events.Outcome {
 	switch e := e.(type) {
 	case *events.Completed:
@@ -232,7 +303,7 @@ func outcomeOf(e events.Event) *events.Outcome {
 	case *events.Unknown:
 		return &e.Outcome
 	}
-	return nil
+	return &events.Outcome{}
 }
 
 func (k *books) start(p *page, call int, e *events.Started) {
@@ -250,41 +321,41 @@ func (k *books) start(p *page, call int, e *events.Started) {
 	if p.refused {
 		k.fail("L10", call, "started although its door had refused it")
 	}
+	if e.Owner != k.owner {
+		k.fail("L11", call, "started for %s epoch %d, which does not own the turn", e.Owner.Boot, e.Owner.Epoch)
+	}
 	if e.Attempt != p.attempt+1 || p.open {
 		k.fail("L5", call, "attempt %d starts after attempt %d (open: %t)", e.Attempt, p.attempt, p.open)
 	}
 	if p.authorized != nil && p.attempt > 0 {
-		k.again(call, p.authorized.Verdict)
+		k.again(p, call, e)
 	}
 	k.order(p, call)
-	p.attempt, p.open, p.ran = e.Attempt, true, true
+	p.attempt, p.open, p.probing, p.key = e.Attempt, true, false, e.Key
 }
 
 // again is L6: who may start a second time.
-func (k *books) again(call int, v events.Verdict) {
-	if v.Tier != events.Readonly && !(v.HonoursKey && v.Key != "") {
+func (k *books) again(p *page, call int, e *events.Started) {
+	v := p.authorized.Verdict
+	switch {
+	case v.Tier == events.Readonly:
+	case !v.HonoursKey || v.Key == "":
 		k.fail("L6", call, "a %s call starts again, and its tool does not honour a key", v.Tier)
+	case e.Key != p.key:
+		k.fail("L6", call, "a %s call starts again with another key", v.Tier)
 	}
 }
 
 // order is L8: calls on one resource keep the model's order.
 func (k *books) order(p *page, call int) {
 	for i := range call {
-		q := k.calls[i]
-		if q != nil && q.terminal == "" && meet(q.resources, p.resources) {
+		if q := k.calls[i]; q.terminal == "" && meet(q.resources, p.resources) {
 			k.fail("L8", call, "started before call %d, which needs the same resource, had ended", i)
 		}
 	}
 	for i := call + 1; i < len(k.calls); i++ {
-		if q := k.calls[i]; q.ran && meet(q.resources, p.resources) {
+		if q := k.calls[i]; q.attempt > 0 && meet(q.resources, p.resources) {
 			k.fail("L8", call, "started after call %d, which needs the same resource", i)
 		}
-	}
-}
-
-// end is what can be said only of the whole history.
-func (k *books) end() {
-	if k.submitted == nil && k.found == nil {
-		k.fail("L1", events.TurnEvent, "no turn_submitted")
 	}
 }

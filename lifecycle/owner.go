@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -27,8 +28,8 @@ type Begin struct {
 	Expect      []events.Expectation
 	Breaker     events.BreakerView
 	Containment string
-	Asks        string // for a person, should the policy ask now
-	Operands    []events.Seen
+	Asks        string        // for a person, should the policy ask now
+	Operands    []events.Seen // as they are now: an approval holds for those that were shown
 }
 
 // Tell notes the progress of an attempt.
@@ -68,14 +69,14 @@ func (d *decider) plan(c Plan) error {
 	if len(c.Facts) != len(d.t.Calls) {
 		return fmt.Errorf("facts of %d calls for a turn of %d", len(c.Facts), len(d.t.Calls))
 	}
-	d.emit(events.TurnEvent, &events.TurnPlanned{
-		Batches: Batches(c.Facts, d.t.Submitted.Disjoint), Inherited: c.Inherited, Policy: c.Policy, Context: c.Context,
-	})
-	for i, raw := range d.t.Submitted.Calls {
+	for i, raw := range d.t.Submitted.Calls { // BEFORE the plan: a planned turn has no call without its request
 		if d.t.Calls[i].Phase == PhaseNone {
 			d.emit(i, request(raw, c.Facts[i].Hash))
 		}
 	}
+	d.emit(events.TurnEvent, &events.TurnPlanned{
+		Batches: Batches(c.Facts, d.t.Submitted.Disjoint), Inherited: c.Inherited, Policy: c.Policy, Context: c.Context,
+	})
 	return nil
 }
 
@@ -83,14 +84,22 @@ func (d *decider) plan(c Plan) error {
 func (c *Call) ready() bool { return c.Phase == PhaseAuthorized || c.Phase == PhaseRetrying }
 
 func (d *decider) begin(c Begin) error {
-	call, err := d.open(c.Call)
-	if err != nil {
+	if _, err := d.open(c.Call); err != nil {
 		return err
 	}
-	if _, _, cancelled := d.t.Cancelled(call); cancelled || !call.ready() || !d.startable(call) {
+	d.close() // a deadline, or what others have appended, may end it
+	call := d.t.Calls[c.Call]
+	early := call.Phase == PhaseRetrying && d.env.Now.Before(call.RetryAt)
+	switch {
+	case !call.Open():
+		return nil
+	case early || !call.ready() || !d.startable(call):
 		return fmt.Errorf("call %d: %w: it is %s", c.Call, ErrStale, call.Phase)
 	}
 	end, asks, err := settled(StartGates, c.Findings)
+	if asks == nil && c.Verdict.Tier == events.Approval {
+		asks = &Finding{Gate: GateAuthorize, Ruling: Ask, Reason: alwaysAsked}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -102,10 +111,12 @@ func (d *decider) begin(c Begin) error {
 		return nil
 	case end != nil:
 		return nil // wait
-	case asks != nil && !d.approvedFor(call, c.Verdict.Hash) && call.Attempt > 0:
+	case c.Verdict.Hash != call.Verdict.Hash:
+		return fmt.Errorf("call %d: %w", c.Call, ErrHash)
+	case asks != nil && !d.approvedFor(call, c.Verdict, c.Operands) && call.Attempt > 0:
 		d.failAgain(call, asks)
 		return nil
-	case asks != nil && !d.approvedFor(call, c.Verdict.Hash):
+	case asks != nil && !d.approvedFor(call, c.Verdict, c.Operands):
 		d.ask(call, c.Verdict, asks.Reason, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands}, 0)
 		return nil
 	}
@@ -144,30 +155,30 @@ func (d *decider) attemptDeadline(wall time.Duration) time.Time {
 
 // startable says whether the call's batch has come and has room for it.
 func (d *decider) startable(call *Call) bool {
-	running := 0
-	for _, i := range d.t.currentBatch() {
+	batch, running := d.t.currentBatch(), 0
+	for _, i := range batch {
 		if d.t.Calls[i].Phase == PhaseStarted {
 			running++
 		}
-		if i == call.Offset {
-			call = nil
-		}
 	}
-	return call == nil && running < d.t.Concurrency()
+	return slices.Contains(batch, call.Offset) && running < d.t.Concurrency()
 }
 
 func (d *decider) tell(c Tell) error {
-	if _, err := d.attempt(c.Call, c.Progress.Attempt); err != nil {
+	call, err := d.attempt(c.Call, c.Progress.Attempt)
+	if err != nil {
 		return err
 	}
-	d.emit(c.Call, &c.Progress)
+	if call.Told == nil || *call.Told != c.Progress {
+		d.emit(c.Call, &c.Progress)
+	}
 	return nil
 }
 
 func (d *decider) expire(c Expire) error {
 	call := d.t.Call(c.Call)
-	if call == nil || call.Phase != PhaseAsking {
-		return nil // somebody answered, or it has ended
+	if call == nil || call.Phase != PhaseAsking || d.env.Now.Before(call.Asked.Expires) {
+		return nil // somebody answered, it has ended, or the timer is an earlier request's
 	}
 	d.emit(c.Call, &events.Denied{
 		Gate: string(GateApprove), Code: events.ApprovalExpired, Policies: call.Asked.Policies, Policy: call.Asked.Policy,
@@ -177,8 +188,12 @@ func (d *decider) expire(c Expire) error {
 }
 
 func (d *decider) park() error {
+	d.close() // others may have appended since
 	p := parkable(d.t)
-	if p == nil {
+	switch {
+	case len(d.out) > 0:
+		return nil
+	case p == nil || !p.Due.IsZero() && !d.env.Now.Before(p.Due):
 		return fmt.Errorf("%w: it does not only wait for people", ErrStale)
 	}
 	d.emit(events.TurnEvent, &events.TurnParked{Due: p.Due, Waiting: p.Waiting})
@@ -194,12 +209,23 @@ func (d *decider) close() {
 	if d.t.Planned == nil {
 		d.requestAll()
 	}
+	d.closeLost()
 	d.closeApproved()
 	d.closeCancelled()
 	d.closeDeadline()
 	d.closeAborted()
 	if d.t.allEnded() {
 		d.complete()
+	}
+}
+
+// closeLost settles what an earlier owner started, where the commit of the claim
+// that should have done it was cut short.
+func (d *decider) closeLost() {
+	for i := range d.t.Calls {
+		if c := d.t.Calls[i]; c.Phase == PhaseStarted && c.Started.Owner != d.t.Owner {
+			d.recover(c)
+		}
 	}
 }
 
@@ -256,11 +282,19 @@ func (d *decider) closeAborted() {
 		return
 	}
 	for i := range d.t.Calls {
-		if c := d.t.Calls[i]; !c.Open() && c.Last != events.KindCompleted && c.Last != events.KindDeduplicated {
+		if c := d.t.Calls[i]; !c.Open() && !c.succeeded() {
 			d.abortRest(i)
 			return
 		}
 	}
+}
+
+// succeeded says whether the call, or the one whose result it has, completed.
+func (c *Call) succeeded() bool {
+	if e, ok := c.Terminal.(*events.Deduplicated); ok {
+		return e.As == events.KindCompleted
+	}
+	return c.Last == events.KindCompleted
 }
 
 func (d *decider) abortRest(failed int) {
@@ -278,7 +312,7 @@ func (d *decider) complete() {
 	}
 	done := &events.TurnCompleted{Counts: counts, Context: contextAfter(d.t)}
 	for _, w := range TurnWholes(d.t) {
-		done.Cuts = append(done.Cuts, events.TurnCut{Call: w.Call, Whole: w.Ref})
+		done.Cuts = append(done.Cuts, events.TurnCut{Call: w.Call, Whole: w.Whole.Ref})
 	}
 	d.emit(events.TurnEvent, done)
 }

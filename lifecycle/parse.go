@@ -18,6 +18,7 @@ const (
 	MaxArgs  = 1 << 20 // bytes of a call's arguments
 	MaxDepth = 64      // nesting of objects and arrays
 	maxExp   = 400     // decimal exponent of a number that is normalised
+	maxZeros = 20      // written out behind its digits; more would let short arguments grow
 )
 
 // ErrArgs says that arguments are no JSON object. Its text is for the model.
@@ -84,6 +85,7 @@ func (p *parser) object(depth int) (plain, canon []byte, err error) {
 	}
 	var out bytes.Buffer
 	var members []member
+	seen := make(map[string]bool)
 	out.WriteByte('{')
 	for p.dec.More() {
 		tok, err := p.dec.Token()
@@ -94,9 +96,10 @@ func (p *parser) object(depth int) (plain, canon []byte, err error) {
 		if !ok {
 			return nil, nil, fmt.Errorf("%w: a member's name must be a string", ErrArgs)
 		}
-		if slices.ContainsFunc(members, func(m member) bool { return m.name == name }) {
+		if seen[name] {
 			return nil, nil, fmt.Errorf("%w: member %q stands twice", ErrArgs, name)
 		}
+		seen[name] = true
 		v, c, err := p.value(depth)
 		if err != nil {
 			return nil, nil, err
@@ -205,7 +208,7 @@ func number(s string) []byte {
 	switch {
 	case trimmed == "":
 		return []byte("0")
-	case scale >= 0 && scale <= maxExp:
+	case scale >= 0 && scale <= maxZeros:
 		trimmed += strings.Repeat("0", int(scale))
 	default:
 		trimmed = fmt.Sprintf("%se%d", trimmed, scale)

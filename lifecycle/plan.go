@@ -84,9 +84,10 @@ type CallFacts struct {
 }
 
 // Batches groups calls into batches that run one after another. Neighbouring
-// safe calls form one; anything else is a batch of its own. A call that does
-// not parse or has no tool is alone. Where disjoint is true, neighbours whose
-// declared resources do not meet may share a batch too.
+// safe calls form one, unless one of them needs a resource of another alone;
+// anything else is a batch of its own. A call that does not parse or has no tool
+// is alone. Where disjoint is true, neighbours that declare resources which do
+// not meet may share a batch too.
 func Batches(facts []CallFacts, disjoint bool) [][]int {
 	var out [][]int
 	for i, f := range facts {
@@ -110,14 +111,12 @@ func mayJoin(facts []CallFacts, batch []int, f CallFacts, disjoint bool) bool {
 
 func mayShare(a, b CallFacts, disjoint bool) bool {
 	switch {
-	case a.Hash == "" || b.Hash == "" || !a.Known || !b.Known:
+	case a.Hash == "" || b.Hash == "" || !a.Known || !b.Known || meet(a.Resources, b.Resources):
 		return false
 	case a.Safe && b.Safe:
 		return true
-	case !disjoint || len(a.Resources) == 0 || len(b.Resources) == 0:
-		return false
 	}
-	return !meet(a.Resources, b.Resources)
+	return disjoint && len(a.Resources) > 0 && len(b.Resources) > 0
 }
 
 // meet says whether two calls need one resource, at least one of them alone.

@@ -49,7 +49,7 @@ func (d *decider) settle(c Settle) error {
 	case c.Found != nil && !(c.Answered && c.Class == events.ClassOK):
 		o.Class, o.Effects, o.Result = events.ClassOK, events.EffectsDone, *c.Found
 		d.emit(c.Call, &events.Completed{Outcome: o})
-	case !c.Confirmed:
+	case !c.Confirmed && !answeredFor(c):
 		d.emit(c.Call, &events.Unknown{Outcome: o, Why: events.UnknownUnconfirmed, Pids: c.Pids})
 	case c.Class == events.ClassOK:
 		d.emit(c.Call, &events.Completed{Outcome: o})
@@ -71,17 +71,24 @@ func (d *decider) settle(c Settle) error {
 	return nil
 }
 
+// answeredFor says whether the tool's own answer tells how the attempt ended, even
+// if something that it started still runs. Of a cancel or a deadline only the
+// confirmed end does.
+func answeredFor(c Settle) bool {
+	return c.Answered && c.Class != events.ClassTimeout && c.Class != events.ClassCancelled && c.Class != events.ClassLost
+}
+
 // effectsOf is what an attempt did to the world, as far as is known.
 func effectsOf(call *Call, c Settle) events.Effects {
 	switch {
 	case call.Verdict.Tier == events.Readonly:
 		return events.EffectsNone
-	case !c.Answered:
-		return events.EffectsPossible
-	case c.Class == events.ClassOK:
+	case c.Answered && c.Class == events.ClassOK:
 		return events.EffectsDone
 	case c.Effects != "":
 		return c.Effects
+	case !c.Answered:
+		return events.EffectsPossible
 	case c.Class == events.ClassInvalid || c.Class == events.ClassConflict:
 		return events.EffectsNone
 	}
@@ -102,7 +109,7 @@ func (d *decider) mayRetry(call *Call, c Settle) bool {
 	v := call.Verdict
 	harmless := v.Tier == events.Readonly || v.Tier == events.Reversible && v.HonoursKey && v.Key != ""
 	passing := c.Class == events.ClassUnavailable || c.Class == events.ClassTimeout && d.t.Submitted.Limits.CallMS == 0
-	if !harmless || !passing || call.Attempt > v.Retries || c.After > retryAfter {
+	if !harmless || !passing || !c.Confirmed || call.Attempt > v.Retries || c.After > retryAfter {
 		return false
 	}
 	end := d.t.Deadline()
@@ -112,7 +119,7 @@ func (d *decider) mayRetry(call *Call, c Settle) bool {
 func (d *decider) retryAt(call *Call, c Settle) time.Time {
 	wait := min(retryBase<<min(call.Attempt-1, 10), retryMost)
 	wait = wait/2 + time.Duration(c.Jitter*float64(wait)/2)
-	return d.env.Now.Add(max(wait, c.After))
+	return d.env.Now.Add(max(wait, c.After)).Truncate(time.Microsecond) // the clock of commits has no more
 }
 
 func (d *decider) retry(call *Call, c Settle) {
@@ -134,9 +141,21 @@ func (d *decider) probed(c Probed) error {
 	case c.Failed || !(v.HonoursKey && v.Key != ""):
 		d.unknownAfterLoss(call, "its owner was lost while it ran; the tool finds no effect, and that does not prove that none is still on its way")
 	default:
-		d.emit(c.Call, &events.Retrying{Attempt: call.Attempt, Class: events.ClassLost, Until: d.env.Now})
+		d.emit(c.Call, &events.Retrying{Attempt: call.Attempt, Class: events.ClassLost, Until: d.env.Now.Truncate(time.Microsecond)})
 	}
 	return nil
+}
+
+// OutcomeOf is what an answer says that can settle nothing any more.
+func OutcomeOf(c Settle) events.Outcome {
+	o := events.Outcome{
+		Attempt: c.Attempt, Class: c.Class, Effects: c.Effects, Result: c.Result, Exit: c.Exit, Signal: c.Signal, Output: c.Output,
+	}
+	if o.Effects == "" {
+		o.Effects = events.EffectsPossible
+	}
+	o.Stages.Run = c.Run.Microseconds()
+	return o
 }
 
 // outcome is the frame of a terminal: what is known of every call.

@@ -51,6 +51,8 @@ type Call struct {
 
 	Terminal events.Event // nil while open
 	Outcome  *events.Outcome
+	Told     *events.Progress     // the last
+	Late     []*events.LateResult // all of them
 	Resolved *events.Resolved
 	Undone   bool
 }
@@ -73,9 +75,10 @@ type Turn struct {
 	Planned     *events.TurnPlanned
 	Cancel      *events.TurnCancelRequested
 	Calls       []*Call
-	Ended       events.Event // TurnCompleted or TurnAbandoned
-	Foreign     bool         // holds an event of a newer release: may be shown, not built upon
-	Broken      string       // why the history is not one that this code writes; "" if it is
+	Notes       []events.Event // the caller's, about its model
+	Ended       events.Event   // TurnCompleted or TurnAbandoned
+	Foreign     bool           // holds an event of a newer release: may be shown, not built upon
+	Broken      string         // why the history is not one that any release writes; "" if it is. Not built upon either
 }
 
 // Call returns the call at offset, or nil.

@@ -116,14 +116,37 @@ func (a *attempt) wall() time.Duration {
 	return wall
 }
 
-// run is the tool's goroutine.
+// run is the tool's goroutine. What the tool gave is told in any case: a tool
+// can end the goroutine under its own feet.
 func (a *attempt) run(ctx context.Context) {
-	e := a.call(ctx)
+	e := ended{tier: events.Irreversible, broke: true} // until the tool has said otherwise
+	defer func() { a.settle(e) }()
+	a.call(ctx, &e)
+}
+
+// call runs the tool's code. It holds the one recover of tools: a panic, or a
+// Goexit, of a tool becomes the end of its attempt.
+func (a *attempt) call(ctx context.Context, e *ended) {
+	defer func() {
+		e.cause = context.Cause(ctx)
+		if e.broke {
+			a.o.Log.Error("tool broke", "tool", a.tool.Name, "call", a.in.Call.String(), "attempt", a.in.Attempt,
+				"panic", recover(), "stack", string(debug.Stack()))
+		}
+	}()
+	e.tier = attemptTier(a.tool.Spec, a.in.Args)
+	a.tier.Store(e.tier)
+	e.result, e.err = a.tool.Run(ctx, a.in)
+	e.broke = false
+}
+
+// settle tells how the tool's code ended: to wait, or as late evidence.
+func (a *attempt) settle(e ended) {
 	e.run = a.o.Now().Sub(a.began)
 	e.told = a.board.read()
 	late := !a.over.CompareAndSwap(false, true)
 	if late {
-		e.cause = nil // what it answers now is evidence: its own words, not why we gave up
+		e.cause = nil // its own words count now, not why it was given up
 	}
 	r := a.report(e)
 	switch {
@@ -132,25 +155,6 @@ func (a *attempt) run(ctx context.Context) {
 	case a.o.Late != nil:
 		a.o.Late(r)
 	}
-}
-
-// call runs the tool's code. It holds the one recover of tools: a panic, or a
-// Goexit, of a tool becomes the end of its attempt.
-func (a *attempt) call(ctx context.Context) (e ended) {
-	e = ended{tier: events.Irreversible, broke: true} // until the tool has said otherwise
-	defer func() {
-		if !e.broke {
-			return
-		}
-		e.cause = context.Cause(ctx)
-		a.o.Log.Error("tool broke", "tool", a.tool.Name, "call", a.in.Call.String(), "attempt", a.in.Attempt,
-			"panic", recover(), "stack", string(debug.Stack()))
-	}()
-	e.tier = attemptTier(a.tool.Spec, a.in.Args)
-	a.tier.Store(e.tier)
-	r, err := a.tool.Run(ctx, a.in)
-	e.result, e.err, e.cause, e.broke = r, err, context.Cause(ctx), false
-	return e
 }
 
 // attemptTier is the tier of these arguments.

@@ -20,12 +20,16 @@ type Capture struct {
 	lines int64
 }
 
+// captureNote is room for the line that says what was not kept.
+const captureNote = 48
+
 // NewCapture is a Capture of at most limit bytes, 0 meaning DefaultOutput, from
 // the end or ends that keep names, "" meaning the head.
 func NewCapture(limit int, keep Keep) *Capture {
 	if limit <= 0 {
 		limit = DefaultOutput
 	}
+	limit = max(limit-captureNote, 0)
 	switch keep {
 	case KeepTail:
 		return &Capture{room: [2]int{0, limit}}

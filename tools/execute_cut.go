@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -34,39 +33,47 @@ func CutTextFrom(text string, l Limits, place string) (kept string, cutBytes, cu
 	if l.Lines > 0 {
 		lines = l.Lines
 	}
-	if len(text) <= limit && !moreLines(text, lines) {
+	return cut(text, limits{limit, lines, EndLines}, l.Keep, place)
+}
+
+// limits bound a text: its bytes, its lines, and the lines of each end where
+// both are kept.
+type limits struct{ bytes, lines, ends int }
+
+func cut(text string, l limits, keep Keep, place string) (kept string, cutBytes, cutLines int64) {
+	if len(text) <= l.bytes && !moreLines(text, l.lines) {
 		return text, 0, 0
 	}
-	room := limit - len(cutNotice(text, 0, len(text), l.Keep, place)) - 1 // the longest that it can be
-	keep := l.Keep
-	if room < 0 {
-		room, keep = limit, cmp.Or(keep, KeepHead)
+	room := l.bytes - len(cutNotice(text, 0, len(text), keep, place)) - 1 // the longest that it can be
+	silent := room < 0
+	if silent {
+		room = l.bytes
 	}
-	from, to := cutRange(text, room, lines, keep)
+	from, to := cutRange(text, room, l, keep)
 	cutBytes, cutLines = int64(to-from), wholeLines(text, from, to)
-	if room == limit {
+	if silent {
 		return text[:from] + text[to:], cutBytes, cutLines
 	}
-	return text[:from] + cutNotice(text, from, to, l.Keep, place) + text[to:], cutBytes, cutLines
+	return text[:from] + cutNotice(text, from, to, keep, place) + text[to:], cutBytes, cutLines
 }
 
 // cutRange says which bytes of text go: text[from:to].
-func cutRange(text string, room, lines int, keep Keep) (from, to int) {
+func cutRange(text string, room int, l limits, keep Keep) (from, to int) {
 	switch keep {
 	case KeepTail:
-		return 0, tailStart(text, room, lines)
+		return 0, tailStart(text, room, l.lines)
 	case KeepBoth:
-		each := min(EndLines, (lines+1)/2)
-		from = headEnd(text, room-room/2, each)
-		to = max(from, tailStart(text, room/2, min(EndLines, lines/2)))
+		head, tail := min(l.ends, l.lines-l.lines/2), min(l.ends, l.lines/2)
+		from = headEnd(text, room-room/2, head)
+		to = max(from, tailStart(text, room/2, tail))
 		if spare := room - from - (len(text) - to); spare > 0 && to > from {
 			// One end is short: the other may have what it leaves.
-			to = max(from, tailStart(text, len(text)-to+spare, min(EndLines, lines/2)))
-			from = min(to, headEnd(text, room-(len(text)-to), each))
+			to = max(from, tailStart(text, len(text)-to+spare, tail))
+			from = min(to, headEnd(text, room-(len(text)-to), head))
 		}
 		return from, to
 	}
-	return headEnd(text, room, lines), len(text)
+	return headEnd(text, room, l.lines), len(text)
 }
 
 // headEnd is where the longest head of at most that many bytes and lines ends.
@@ -96,6 +103,9 @@ func lineEnd(s string, n int) int {
 
 // tailStart is where the longest tail of at most that many bytes and lines begins.
 func tailStart(text string, bytes, lines int) int {
+	if lines == 0 {
+		return len(text)
+	}
 	start := max(len(text)-bytes, 0)
 	for start > 0 && start < len(text) && !utf8.RuneStart(text[start]) {
 		start++

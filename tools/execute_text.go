@@ -55,7 +55,7 @@ func (a *attempt) outputLimit() int {
 }
 
 func (a *attempt) tidyError(e events.Error) *events.Error {
-	e.Message, _, _ = CutText(cleanText(e.Message), Limits{Text: a.outputLimit(), Lines: math.MaxInt})
+	e.Message, _, _ = cut(cleanText(e.Message), limits{a.outputLimit(), math.MaxInt, math.MaxInt}, KeepHead, "")
 	e.Path = cleanText(e.Path)
 	return &e
 }
@@ -68,7 +68,7 @@ func (a *attempt) tidyText(r *events.Result) {
 		return
 	}
 	if !IsBinary(r.Text.Text) {
-		r.Text.Text, _, _ = CutText(cleanText(r.Text.Text), Limits{Text: limit, Lines: math.MaxInt, Keep: a.tool.Limits.Keep})
+		r.Text.Text, _, _ = cut(cleanText(r.Text.Text), limits{limit, math.MaxInt, math.MaxInt}, a.tool.Limits.Keep, "")
 		return
 	}
 	whole := len(r.Text.Text)

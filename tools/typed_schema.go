@@ -27,7 +27,7 @@ func deriveSchema(t reflect.Type) (json.RawMessage, error) {
 	}
 	r := jsonschema.Reflector{
 		Anonymous: true, ExpandedStruct: !w.recursive, DoNotReference: !w.recursive,
-		Namer: definitionName, LookupComment: plainDescription,
+		Namer: definitionName, LookupComment: plainDescription, Mapper: numbers,
 	}
 	s := r.ReflectFromType(t)
 	s.Version = "" // providers do not want it, and the default is the same
@@ -49,6 +49,14 @@ func expandTop(s *jsonschema.Schema) *jsonschema.Schema {
 	top := *def
 	top.Definitions = s.Definitions
 	return &top
+}
+
+// numbers makes a json.Number, which is a string in Go, the number that it is.
+func numbers(t reflect.Type) *jsonschema.Schema {
+	if t == reflect.TypeFor[json.Number]() {
+		return &jsonschema.Schema{Type: "number"}
+	}
+	return nil
 }
 
 var notName = regexp.MustCompile(`[^A-Za-z0-9_]+`)

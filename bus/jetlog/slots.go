@@ -39,7 +39,6 @@ var (
 	errNoAnswer   = errors.New("no answer in time")
 	errLinkLost   = errors.New("the connection was lost before an answer came")
 	errNobody     = errors.New("no server answers for the stream: it has no leader, or does not exist")
-	errSlotsEnded = errors.New("closed")
 )
 
 func newSlots(l *link, n, depth int) *slots {
@@ -54,7 +53,7 @@ func (s *slots) take(ctx context.Context) (*slot, error) {
 		select {
 		case s.room <- struct{}{}:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, fmt.Errorf("%w: too many requests wait for the server: %w", errNotSent, ctx.Err())
 		}
 	}
 	s.mu.Lock()

@@ -27,12 +27,12 @@ type told struct {
 // Publish is bus.Live's.
 func (v *View) Publish(ctx context.Context, s bus.Stored, tools map[int]string) error {
 	var all []told
-	for i := range s.Commit.Records {
-		subject, body, err := bus.CloudEvent(s, i, tools)
+	for i, r := range s.Commit.Records {
+		body, err := bus.CloudEvent(s, i, tools[r.Call])
 		if err != nil {
 			return fmt.Errorf("tell live of commit %s: %w", s.Commit.ID, err)
 		}
-		all = append(all, told{subject, body})
+		all = append(all, told{bus.LiveSubject(r.Event.Kind(), tools[r.Call], s.Commit.Turn, r.Call), body})
 	}
 	if err := v.enter(ctx); err != nil {
 		return fmt.Errorf("tell live of commit %s: %w", s.Commit.ID, err)

@@ -65,17 +65,12 @@ func (v *View) append(ctx context.Context, e entry, at uint64) (bus.Stored, erro
 	defer v.log.mu.Unlock()
 	l := v.log
 	seqs := l.turns[e.turn]
-	for _, seq := range slices.Backward(seqs) {
-		if l.entries[seq-1].id == e.id {
-			return l.entries[seq-1].stored(seq) // a repeated try
-		}
-	}
 	last := uint64(0)
 	if len(seqs) > 0 {
 		last = seqs[len(seqs)-1]
 	}
 	if last != at {
-		return bus.Stored{}, &bus.Conflict{Last: last}
+		return l.refuse(e, last)
 	}
 	e.generation = l.generation()
 	l.entries = append(l.entries, e)
@@ -84,6 +79,17 @@ func (v *View) append(ctx context.Context, e entry, at uint64) (bus.Stored, erro
 	l.note(true, func() { l.drop(e.turn) })
 	l.announce()
 	return e.stored(seq)
+}
+
+// refuse names the turn's last sequence to a commit that expected another, or
+// returns it as stored if this was a repeated try. The lock is held.
+func (l *Log) refuse(e entry, last uint64) (bus.Stored, error) {
+	for _, seq := range slices.Backward(l.turns[e.turn]) {
+		if l.entries[seq-1].id == e.id {
+			return l.entries[seq-1].stored(seq)
+		}
+	}
+	return bus.Stored{}, &bus.Conflict{Last: last}
 }
 
 // drop takes back the log's last entry, which is the turn's. The lock is held.

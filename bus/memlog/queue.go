@@ -221,7 +221,8 @@ func (l *Log) take(q *queue) *message {
 		return nil
 	}
 	m := q.ready[0]
-	q.ready = slices.Delete(q.ready, 0, 1)
+	q.ready[0] = nil
+	q.ready = q.ready[1:]
 	m.deliveries++
 	m.out = true
 	l.hold(m, l.now().Add(l.ackWait))

@@ -1,0 +1,59 @@
+package actors
+
+import (
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// maxPanics is how often a turn's actor may panic before the turn is declared
+// stuck, in the log.
+const maxPanics = 5
+
+// boundary is the actors' only recover. A panic is a bug: it is logged with its
+// stack and counted, and the actor begins a new incarnation from the log after
+// a growing pause. One that keeps panicking abandons its turn, so that every
+// call has an answer and the next node does not meet the same fate.
+func (a *turnActor) boundary(c actor.Context) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	a.panics++
+	a.n.cfg.Seen.Count("actor_panics", 1)
+	a.n.log.Error("a turn's actor panicked", "turn", a.key.String(), "panic", fmt.Sprint(p), "times", a.panics, "stack", string(debug.Stack()))
+	if _, stopping := c.Message().(*actor.Stopped); stopping {
+		a.n.unseat(a.key)
+		return
+	}
+	a.inc = incarnations.Add(1)
+	a.pend, a.cmds, a.flown, a.open, a.ask, a.flight, a.planing, a.parking = nil, nil, nil, 0, false, false, false, false
+	clear(a.owed)
+	if a.panics > maxPanics {
+		a.stuck(c)
+		return
+	}
+	inc := a.inc
+	time.AfterFunc(100*time.Millisecond<<a.panics, func() { a.n.root.Send(c.Self(), reopen{inc}) })
+}
+
+// stuck abandons the turn without this actor's help.
+func (a *turnActor) stuck(c actor.Context) {
+	a.lost = true
+	owner, d := a.owner, a.n.delivery(a.key)
+	a.n.wg.Go(func() {
+		env := lifecycle.Abandon{Reason: "the node's actor failed each time it ran this turn"}
+		if err := a.n.appendOwned(a.n.ctx, a.key, owner, env); err != nil {
+			a.n.log.Error("a stuck turn could not be abandoned", "turn", a.key.String(), "err", err)
+			return
+		}
+		if err := a.n.cfg.Bus.Barrier().Wait(a.n.ctx); err == nil && d != nil {
+			a.n.ack(d)
+		}
+	})
+	c.Stop(c.Self())
+}

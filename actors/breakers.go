@@ -1,0 +1,243 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// breakers are the circuit breakers of all tools: one actor a tool, which
+// changes the cluster's cell, and a view of all cells that a watch keeps fresh.
+type breakers struct {
+	n    *Node
+	mu   sync.RWMutex
+	view map[string]lifecycle.Breaker
+	pids map[string]*actor.PID
+}
+
+func newBreakers(n *Node) *breakers {
+	return &breakers{n: n, view: make(map[string]lifecycle.Breaker), pids: make(map[string]*actor.PID)}
+}
+
+// BreakerCell is the name of a tool's cell in bus.BucketBreaker; its value is a
+// lifecycle.Breaker as JSON.
+func BreakerCell(tool string) string { return bus.Token(tool) }
+
+func (b *breakers) start() { b.n.wg.Go(b.watch) }
+
+// watch keeps the view fresh. Before it has seen the cells, breakers count as closed.
+func (b *breakers) watch() {
+	for b.n.ctx.Err() == nil {
+		err := b.n.cfg.Bus.Cells().Watch(b.n.ctx, bus.BucketBreaker, "", func(c bus.Cell) error {
+			if c.Key == "" {
+				return nil
+			}
+			tool, err := bus.ParseToken(c.Key)
+			if err != nil {
+				return nil // not one of ours
+			}
+			var v lifecycle.Breaker
+			if len(c.Value) > 0 && json.Unmarshal(c.Value, &v) != nil {
+				return nil
+			}
+			b.see(tool, v)
+			return nil
+		})
+		if b.n.ctx.Err() == nil {
+			b.n.log.Warn("the breakers cannot be watched: trying again", "err", err)
+			pause(b.n.ctx, backOff)
+		}
+	}
+}
+
+func (b *breakers) see(tool string, v lifecycle.Breaker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.view[tool] = v
+}
+
+func (b *breakers) get(tool string) lifecycle.Breaker {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.view[tool]
+}
+
+// closed says that calls of the tool may start without asking the cluster.
+func (b *breakers) closed(tool string) bool {
+	return b.get(tool).State(b.n.cfg.Breaker, b.n.cfg.Now()) == lifecycle.BreakerClosed
+}
+
+// peek is the finding of the gate that changes nothing.
+func (b *breakers) peek(tool string) lifecycle.Finding {
+	f := lifecycle.Finding{Gate: lifecycle.GatePeek}
+	if v := b.get(tool); !v.Peek(b.n.cfg.Breaker, b.n.cfg.Now()) {
+		open(&f, tool)
+	}
+	return f
+}
+
+func open(f *lifecycle.Finding, tool string) {
+	f.Ruling, f.Code = lifecycle.Deny, events.CircuitOpen
+	f.Reason = "the tool " + tool + " has failed several times in a row and is not tried for a while: use something else, or try again later"
+}
+
+// admit is the last gate: in half_open it makes the call the cluster's one probe.
+func (b *breakers) admit(ctx context.Context, tool, who string) (lifecycle.Finding, events.BreakerView) {
+	f := lifecycle.Finding{Gate: lifecycle.GateAdmit}
+	view := events.BreakerView{State: string(lifecycle.BreakerClosed)}
+	if b.closed(tool) {
+		return f, view
+	}
+	var ok bool
+	rev, v := b.change(ctx, tool, func(v lifecycle.Breaker, now time.Time) (next lifecycle.Breaker) {
+		next, ok = v.Admit(b.n.cfg.Breaker, now, who)
+		return next
+	})
+	if !ok {
+		open(&f, tool)
+		return f, view
+	}
+	if v.Probe == who {
+		view = events.BreakerView{State: string(lifecycle.BreakerHalfOpen), Revision: rev, Probe: true}
+	}
+	return f, view
+}
+
+// report tells the breaker how an attempt has ended.
+func (b *breakers) report(call *lifecycle.Call, who string, class events.Class) {
+	v := b.get(call.Tool)
+	if v.Report(b.n.cfg.Breaker, b.n.cfg.Now(), who, class) == v {
+		return // most of the time: closed, and well
+	}
+	b.n.wg.Go(func() {
+		b.change(b.n.ctx, call.Tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
+			return v.Report(b.n.cfg.Breaker, now, who, class)
+		})
+	})
+}
+
+// spare frees the probe of a call that ended without evidence.
+func (b *breakers) spare(tool, who string) {
+	b.change(b.n.ctx, tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
+		return v.Report(b.n.cfg.Breaker, now, who, events.ClassCancelled)
+	})
+}
+
+// alter is what a breaker's actor is asked: change the cell, and say what it is then.
+type alter struct {
+	ctx  context.Context
+	how  func(lifecycle.Breaker, time.Time) lifecycle.Breaker
+	done chan altered
+}
+
+type altered struct {
+	rev uint64
+	is  lifecycle.Breaker
+}
+
+// change has the tool's actor change the cell. Where the cluster cannot be
+// asked, the breaker is as it was last seen.
+func (b *breakers) change(ctx context.Context, tool string, how func(lifecycle.Breaker, time.Time) lifecycle.Breaker) (uint64, lifecycle.Breaker) {
+	m := alter{ctx: ctx, how: how, done: make(chan altered, 1)}
+	b.n.root.Send(b.actor(tool), m)
+	select {
+	case r := <-m.done:
+		return r.rev, r.is
+	case <-ctx.Done():
+		return 0, b.get(tool)
+	}
+}
+
+func (b *breakers) actor(tool string) *actor.PID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if pid := b.pids[tool]; pid != nil {
+		return pid
+	}
+	pid := b.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &breakerActor{b: b, tool: tool} }))
+	b.pids[tool] = pid
+	return pid
+}
+
+func (b *breakers) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, pid := range b.pids {
+		b.n.root.Stop(pid)
+	}
+}
+
+// breakerActor changes one tool's cell, one change at a time on this node.
+type breakerActor struct {
+	b    *breakers
+	tool string
+}
+
+// Receive is proto.actor's.
+func (a *breakerActor) Receive(c actor.Context) {
+	if m, ok := c.Message().(alter); ok {
+		m.done <- a.alter(m)
+	}
+}
+
+func (a *breakerActor) alter(m alter) altered {
+	n := a.b.n
+	for m.ctx.Err() == nil {
+		cell, err := n.cfg.Bus.Cells().Get(m.ctx, bus.BucketBreaker, BreakerCell(a.tool))
+		if err != nil && !errors.Is(err, bus.ErrNotFound) {
+			break
+		}
+		var was lifecycle.Breaker
+		if len(cell.Value) > 0 && json.Unmarshal(cell.Value, &was) != nil {
+			was = lifecycle.Breaker{}
+		}
+		next := m.how(was, n.cfg.Now().UTC())
+		if next == was {
+			a.b.see(a.tool, was)
+			return altered{cell.Revision, was}
+		}
+		value, err := json.Marshal(next)
+		if err != nil {
+			break
+		}
+		rev, err := n.cfg.Bus.Cells().Put(m.ctx, bus.BucketBreaker, BreakerCell(a.tool), value, cell.Revision, 0)
+		if errors.Is(err, bus.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			break
+		}
+		a.b.see(a.tool, next)
+		return altered{rev, next}
+	}
+	n.log.Warn("the breaker's cell could not be changed", "tool", a.tool)
+	return altered{0, a.b.get(a.tool)}
+}
+
+// OpenTools are the tools whose breaker is open now, as the cells say. They
+// belong in no tool list.
+func OpenTools(ctx context.Context, cells bus.Cells, cfg lifecycle.BreakerConfig, now time.Time, tools []string) (map[string]bool, error) {
+	out := make(map[string]bool)
+	for _, tool := range tools {
+		cell, err := cells.Get(ctx, bus.BucketBreaker, BreakerCell(tool))
+		if errors.Is(err, bus.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var v lifecycle.Breaker
+		if json.Unmarshal(cell.Value, &v) == nil && v.State(cfg, now) == lifecycle.BreakerOpen {
+			out[tool] = true
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,273 @@
+package actors
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/tools"
+)
+
+// callActor moves one call along: it asks the gates, has the hands run what is
+// due, keeps the call's timers, and gives back what the call held. What it
+// learns goes to the turn's actor as commands.
+type callActor struct {
+	n      *Node
+	key    events.CallKey
+	parent *actor.PID
+	self   *actor.PID
+
+	owe     owe
+	busy    map[lifecycle.Effect]context.CancelFunc // what is being found out or waited for
+	waiting []lifecycle.Effect                      // gates that said: not now
+	retry   *time.Timer
+	held    holding
+}
+
+func newCallActor(n *Node, key events.CallKey, parent *actor.PID) *callActor {
+	return &callActor{n: n, key: key, parent: parent, busy: make(map[lifecycle.Effect]context.CancelFunc)}
+}
+
+// Receive is proto.actor's.
+func (a *callActor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		a.self = c.Self()
+	case *actor.Stopping:
+		a.stop()
+	case owe:
+		a.owed(m)
+	case found:
+		a.found(m)
+	case timed:
+		a.timed(m)
+	case again:
+		a.again()
+	case over:
+		a.over(c, m)
+	}
+}
+
+// owed starts what is new, and stops what nobody wants any more.
+func (a *callActor) owed(m owe) {
+	a.owe = m
+	for e, cancel := range a.busy {
+		if !slices.Contains(m.effects, e) {
+			cancel()
+			delete(a.busy, e)
+		}
+	}
+	a.waiting = slices.DeleteFunc(a.waiting, func(e lifecycle.Effect) bool { return !slices.Contains(m.effects, e) })
+	var cmds []lifecycle.Command
+	for _, e := range m.effects {
+		if a.busy[e] == nil && !slices.Contains(a.waiting, e) {
+			if cmd := a.start(e); cmd != nil {
+				cmds = append(cmds, cmd)
+			}
+		}
+	}
+	a.n.root.Send(a.parent, answer{m.inc, cmds})
+}
+
+// start pays a debt, or begins to. It returns a command where that is known at once.
+func (a *callActor) start(e lifecycle.Effect) lifecycle.Command {
+	switch e.Do {
+	case lifecycle.DoJudge, lifecycle.DoStart:
+		if wait := e.At.Sub(a.n.cfg.Now()); e.Do == lifecycle.DoStart && wait > 0 {
+			a.after(e, wait)
+			return nil
+		}
+		return a.gate(e)
+	case lifecycle.DoPerform:
+		a.perform(e)
+	case lifecycle.DoStop:
+		a.n.hands.stop(attemptKey{a.key, e.Attempt}, errCancelled)
+	case lifecycle.DoProbe:
+		a.outside(e, a.probe)
+	case lifecycle.DoExpire:
+		a.after(e, e.At.Sub(a.n.cfg.Now()))
+	}
+	return nil
+}
+
+// after has an effect come up again in d.
+func (a *callActor) after(e lifecycle.Effect, d time.Duration) {
+	t := time.AfterFunc(d, func() { a.n.root.Send(a.self, timed{e}) })
+	a.busy[e] = func() { t.Stop() }
+}
+
+func (a *callActor) timed(m timed) {
+	if a.busy[m.effect] == nil {
+		return // not wanted any more
+	}
+	delete(a.busy, m.effect)
+	switch m.effect.Do {
+	case lifecycle.DoExpire:
+		a.n.root.Send(a.parent, act{lifecycle.Expire{Call: a.key.Offset}})
+	case lifecycle.DoStart:
+		a.send(a.gate(m.effect))
+	}
+}
+
+func (a *callActor) send(cmd lifecycle.Command) {
+	if cmd != nil {
+		a.n.root.Send(a.parent, act{cmd})
+	}
+}
+
+// gate asks the gates of one moment: at once where none of them needs to look
+// outside, else on a goroutine.
+func (a *callActor) gate(e lifecycle.Effect) lifecycle.Command {
+	if cmd, ok := a.n.quick(e, a.owe, a.key); ok {
+		return cmd
+	}
+	a.outside(e, func(ctx context.Context, o owe) found {
+		if e.Do == lifecycle.DoJudge {
+			return a.n.judge(ctx, e, o, a.key)
+		}
+		return a.n.begin(ctx, e, o, a.key)
+	})
+	return nil
+}
+
+// outside runs fn on a goroutine; its answer comes back as a message.
+func (a *callActor) outside(e lifecycle.Effect, fn func(context.Context, owe) found) {
+	ctx, cancel := context.WithCancel(a.n.ctx)
+	a.busy[e] = cancel
+	o, self := a.owe, a.self
+	a.n.wg.Go(func() {
+		f := fn(ctx, o)
+		f.effect = e
+		a.n.root.Send(self, f)
+	})
+}
+
+func (a *callActor) found(m found) {
+	cancel := a.busy[m.effect]
+	if cancel == nil { // not wanted any more: the call went another way meanwhile
+		a.n.giveBack(m.held)
+		return
+	}
+	cancel()
+	delete(a.busy, m.effect)
+	if m.held != nil {
+		a.held = *m.held
+	}
+	if m.cmd != nil {
+		a.send(m.cmd)
+		return
+	}
+	a.waiting = append(a.waiting, m.effect)
+	if a.retry == nil {
+		a.retry = time.AfterFunc(retryWait, func() { a.n.root.Send(a.self, again{}) })
+	}
+}
+
+// retryWait is the backstop of a gate that said: not now.
+const retryWait = 2 * time.Second
+
+func (a *callActor) again() {
+	if a.retry != nil {
+		a.retry.Stop()
+		a.retry = nil
+	}
+	waiting := a.waiting
+	a.waiting = nil
+	for _, e := range waiting {
+		a.send(a.gate(e))
+	}
+}
+
+// perform has the hands run the attempt, or attaches to it where it runs.
+func (a *callActor) perform(e lifecycle.Effect) {
+	a.busy[e] = func() {}
+	call, o, parent, n := a.owe.turn.Calls[a.key.Offset], a.owe, a.parent, a.n
+	tool, known := n.cfg.Registry.Lookup(call.Tool)
+	if !known { // it was there when the call was let through
+		a.send(missing(call))
+		return
+	}
+	key := attemptKey{a.key, e.Attempt}
+	owner := o.turn.Owner
+	n.hands.perform(key, job{
+		tool: tool, call: call, in: n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes,
+		note: func(p events.Progress) { n.root.Send(parent, act{lifecycle.Tell{Call: a.key.Offset, Progress: p}}) },
+		late: func(s lifecycle.Settle) { n.late(a.key, owner, s) },
+		end:  func(c events.Class) { n.breaks.report(call, holder(a.key, owner.Boot), c) },
+	}, func(s lifecycle.Settle) { n.root.Send(parent, act{s}) })
+}
+
+// missing is the answer of an attempt whose tool this node does not have.
+func missing(call *lifecycle.Call) lifecycle.Settle {
+	return lifecycle.Settle{
+		Call: call.Offset, Attempt: call.Attempt, Class: events.ClassUnavailable, Effects: events.EffectsNone, Confirmed: true,
+		Result: events.Result{Status: events.Failure, Error: &events.Error{
+			Code: events.UnknownTool, Message: "this node does not have the tool " + call.Tool + " any more: it was not run",
+		}},
+	}
+}
+
+// invocation is the attempt as its tool sees it.
+func (n *Node) invocation(o owe, call *lifecycle.Call, key events.CallKey) tools.Invocation {
+	return tools.Invocation{
+		Call: key, Attempt: call.Attempt, Tool: call.Tool, Args: o.asked.Args.JSON, Key: call.Started.Key,
+		Workspace: n.workspace(o.turn.Submitted), Mode: o.turn.Submitted.Mode, Network: n.cfg.Network,
+		Deadline: call.Started.Deadline, Expect: call.Started.Expect, Locks: call.Started.Locks,
+		Progress: func(events.Progress) {},
+	}
+}
+
+func (n *Node) workspace(s *events.TurnSubmitted) string {
+	if s.Workspace != "" {
+		return s.Workspace
+	}
+	return n.cfg.Workspace
+}
+
+// probe asks the tool what became of an attempt whose owner was lost.
+func (a *callActor) probe(ctx context.Context, o owe) found {
+	call := o.turn.Calls[a.key.Offset]
+	cmd := lifecycle.Probed{Call: a.key.Offset, Attempt: call.Attempt, Failed: true}
+	tool, known := a.n.cfg.Registry.Lookup(call.Tool)
+	if !known || tool.Probe == nil {
+		return found{cmd: cmd}
+	}
+	j := job{tool: tool, call: call, in: a.n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes}
+	f, ok := a.n.hands.ask(ctx, j)
+	if ok {
+		cmd.Failed, cmd.Found = false, f.Found
+	}
+	if f.Found {
+		cmd.Result = a.n.hands.bounded(f.Result, j, a.key)
+	}
+	return found{cmd: cmd}
+}
+
+// over gives back what the call held, and wakes who waits for its key.
+func (a *callActor) over(c actor.Context, m over) {
+	n, held, call := a.n, a.held, m.call
+	a.held = holding{}
+	if held.any() {
+		n.wg.Go(func() { n.giveBack(&held) })
+	}
+	if call.Verdict != nil && call.Verdict.Key != "" && call.Last != events.KindDeduplicated {
+		n.wg.Go(func() { n.wakeWaiting(call.Verdict.Key) })
+	}
+	c.Stop(c.Self())
+}
+
+// stop ends what only this actor waits for. What the hands run goes on.
+func (a *callActor) stop() {
+	for _, cancel := range a.busy {
+		cancel()
+	}
+	if a.retry != nil {
+		a.retry.Stop()
+	}
+}
+
+func holder(key events.CallKey, boot string) string { return key.String() + " " + boot }

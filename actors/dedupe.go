@@ -1,0 +1,125 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// keyCell is the name of a scoped idempotency key's cell.
+func keyCell(scoped string) string { return lifecycle.Digest([]byte(scoped))[len("sha256:"):] }
+
+// dedupe looks the call's key up, takes it where it is free, and registers the
+// turn with a holder that has not ended.
+func (n *Node) dedupe(ctx context.Context, o owe, key events.CallKey) (lifecycle.Finding, error) {
+	tool, _ := n.cfg.Registry.Lookup(o.asked.Tool)
+	scoped := scopedKey(o.asked, tool.Name, keyOf(tool, o.asked))
+	for {
+		entry, rev, err := n.keyEntry(ctx, scoped)
+		if err != nil {
+			return lifecycle.Finding{}, err
+		}
+		holder, err := n.holderOf(ctx, entry, key)
+		if err != nil {
+			return lifecycle.Finding{}, err
+		}
+		ruling, same := lifecycle.Dedupe(key, o.asked.Args.Hash, entry, holder)
+		next := entry
+		switch ruling {
+		case lifecycle.KeyTake:
+			next = &lifecycle.KeyEntry{Holder: key.String(), Hash: o.asked.Args.Hash, Seq: o.at}
+		case lifecycle.KeyWait:
+			next = registered(entry, key.TurnKey())
+		}
+		if next == entry {
+			return lifecycle.DedupeFinding(ruling, scoped, entry, same), nil
+		}
+		err = n.putKey(ctx, scoped, next, rev)
+		if errors.Is(err, bus.ErrConflict) || err == nil && ruling == lifecycle.KeyWait {
+			continue // read anew: once registered, the holder too, or its end could be missed
+		}
+		return lifecycle.DedupeFinding(ruling, scoped, next, same), err
+	}
+}
+
+func scopedKey(a *Asked, tool, key string) string {
+	return a.Turn.Principal.ID + " " + tool + " " + key
+}
+
+// registered is the entry with the turn among those to wake, or the entry
+// itself where it is there already or there is no room.
+func registered(e *lifecycle.KeyEntry, turn events.TurnKey) *lifecycle.KeyEntry {
+	if slices.Contains(e.Waiting, turn.String()) || len(e.Waiting) >= lifecycle.MaxWaiting {
+		return e
+	}
+	next := *e
+	next.Waiting = append(slices.Clone(e.Waiting), turn.String())
+	return &next
+}
+
+func (n *Node) keyEntry(ctx context.Context, scoped string) (*lifecycle.KeyEntry, uint64, error) {
+	cell, err := n.cfg.Bus.Cells().Get(ctx, bus.BucketKeys, keyCell(scoped))
+	if errors.Is(err, bus.ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	var e lifecycle.KeyEntry
+	if err := json.Unmarshal(cell.Value, &e); err != nil {
+		return nil, 0, fmt.Errorf("the entry of key %s: %w", keyCell(scoped), err)
+	}
+	return &e, cell.Revision, nil
+}
+
+func (n *Node) putKey(ctx context.Context, scoped string, e *lifecycle.KeyEntry, rev uint64) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	_, err = n.cfg.Bus.Cells().Put(ctx, bus.BucketKeys, keyCell(scoped), b, rev, n.cfg.Keys)
+	return err
+}
+
+// holderOf is the turn of the call that holds the key, as far as it must be seen.
+func (n *Node) holderOf(ctx context.Context, e *lifecycle.KeyEntry, key events.CallKey) (lifecycle.Turn, error) {
+	if e == nil || e.Holder == key.String() {
+		return lifecycle.Turn{}, nil
+	}
+	holder, err := events.ParseCallKey(e.Holder)
+	if err != nil {
+		return lifecycle.Turn{}, nil // Dedupe knows what an entry that points nowhere means
+	}
+	stored, err := n.cfg.Bus.Load(ctx, holder.TurnKey(), e.Seq)
+	return lifecycle.Fold(holder.TurnKey(), commits(stored)...), err
+}
+
+// wakeWaiting wakes the turns that wait for a key whose holder has ended, once
+// that end is past the barrier.
+func (n *Node) wakeWaiting(scoped string) {
+	e, _, err := n.keyEntry(n.ctx, scoped)
+	if err != nil || e == nil || len(e.Waiting) == 0 {
+		return // their backstop asks again
+	}
+	if err := n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {
+		n.barrierFailed(n.ctx, err)
+		return
+	}
+	for _, w := range e.Waiting {
+		turn, err := events.ParseTurnKey(w)
+		if err != nil {
+			continue
+		}
+		id := "key." + keyCell(scoped)[:16] + "." + strconv.FormatUint(e.Seq, 10) + "." + turn.Trace + "." + turn.Turn
+		if err := n.cfg.Bus.Wake(n.ctx, bus.Item{ID: id, Turn: turn}); err != nil && n.ctx.Err() == nil {
+			n.log.Warn("a turn that waits for a key was not woken: it asks again by itself", "turn", w, "err", err)
+		}
+	}
+}

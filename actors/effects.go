@@ -1,0 +1,355 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// deliberate says whether an effect only finds out what to decide next: it may
+// run on what is decided and not yet in the log. Everything else waits for the log.
+func deliberate(e lifecycle.Effect) bool {
+	return e.Do == lifecycle.DoPlan || e.Do == lifecycle.DoJudge || e.Do == lifecycle.DoStart
+}
+
+// plan looks up what planning needs. true means that it is under way.
+func (a *turnActor) plan(c actor.Context) bool {
+	if a.planing {
+		return true
+	}
+	if !slices.Contains(lifecycle.Due(a.spec), lifecycle.Effect{Do: lifecycle.DoPlan, Call: events.TurnEvent}) || a.drain {
+		return false
+	}
+	sub := a.spec.Submitted
+	if !needsLookup(a.n, sub) {
+		p, _ := a.n.prepare(a.n.ctx, a.key, sub, false)
+		a.asked = p.asked
+		a.command(p.plan)
+		return false
+	}
+	a.planing = true
+	inc := a.inc
+	a.n.wg.Go(func() {
+		p, err := a.n.prepare(a.n.ctx, a.key, sub, true)
+		a.n.root.Send(a.self, planned{inc, p, err})
+	})
+	return true
+}
+
+// needsLookup says whether planning must read: arguments by reference, or what
+// the trace leaves to calls that may write or ask.
+func needsLookup(n *Node, s *events.TurnSubmitted) bool {
+	return slices.ContainsFunc(s.Calls, func(raw events.RawCall) bool {
+		t, known := n.cfg.Registry.Lookup(raw.Tool)
+		return raw.Args.Ref != nil || known && (t.Tier != events.Readonly || t.TierOf != nil || len(t.Writes) > 0)
+	})
+}
+
+type prepared struct {
+	plan  lifecycle.Plan
+	asked []*Asked
+}
+
+// prepare reads and parses what planning needs.
+func (n *Node) prepare(ctx context.Context, key events.TurnKey, s *events.TurnSubmitted, inherit bool) (prepared, error) {
+	p := prepared{plan: lifecycle.Plan{Policy: n.cfg.Authorizer.Version()}}
+	for i := range s.Calls {
+		raw := &s.Calls[i]
+		text, err := n.body(ctx, raw.Args)
+		if err != nil {
+			return p, err
+		}
+		asked := n.askedOf(raw, s, text)
+		p.asked = append(p.asked, asked)
+		p.plan.Facts = append(p.plan.Facts, n.gates.facts(asked))
+	}
+	if !inherit {
+		return p, nil
+	}
+	history, err := n.traceHistory(ctx, key.Trace)
+	if err != nil {
+		return p, err
+	}
+	p.plan.Inherited, p.plan.Context = lifecycle.Inherit(key, history)
+	return p, nil
+}
+
+func (n *Node) askedOf(raw *events.RawCall, s *events.TurnSubmitted, text string) *Asked {
+	args, fault := lifecycle.Parse(text)
+	return &Asked{Tool: raw.Tool, Args: args, Fault: fault, Raw: raw, Turn: s}
+}
+
+// body is a body's text, wherever it is.
+func (n *Node) body(ctx context.Context, b events.Body) (string, error) {
+	if b.Ref == nil {
+		return b.Text, nil
+	}
+	data, err := n.cfg.Bus.Blobs().Get(ctx, *b.Ref)
+	return string(data), err
+}
+
+func (a *turnActor) planned(c actor.Context, m planned) {
+	if m.inc != a.inc {
+		return
+	}
+	if m.err != nil {
+		a.n.log.Warn("the turn cannot be planned now: trying again", "turn", a.key.String(), "err", m.err)
+		time.AfterFunc(backOff, func() { a.n.root.Send(a.self, due{inc: a.inc}) })
+		return // planing stays: due clears it
+	}
+	a.planing, a.asked = false, m.asked
+	a.command(m.plan)
+	a.pump(c)
+}
+
+// tellCalls gives every call's actor what is due for its call, where that has
+// changed. It does so until nothing new follows at once.
+func (a *turnActor) tellCalls(c actor.Context) {
+	if a.drain && a.giveUp {
+		return
+	}
+	list := make(map[int][]lifecycle.Effect)
+	for _, e := range lifecycle.Due(a.spec) {
+		if e.Call != events.TurnEvent && deliberate(e) && !a.drain && !a.waitsForLog(e) {
+			list[e.Call] = append(list[e.Call], e)
+		}
+	}
+	for _, e := range lifecycle.Due(a.state) {
+		if e.Call == events.TurnEvent || deliberate(e) && (a.drain || !a.waitsForLog(e)) {
+			continue
+		}
+		if deliberate(e) && !slices.Contains(lifecycle.Due(a.spec), e) {
+			continue // decided already, and on its way into the log
+		}
+		list[e.Call] = append(list[e.Call], e)
+	}
+	for i := range a.spec.Calls {
+		if slices.Equal(a.owed[i], list[i]) {
+			continue
+		}
+		a.owed[i] = list[i]
+		a.n.root.Send(a.call(c, i), owe{inc: a.inc, turn: a.spec, at: a.at, effects: list[i], offset: i, asked: a.askedNow(i)})
+		a.open++
+	}
+}
+
+// waitsForLog says whether the call's judgement must wait until its request is
+// in the log: a key's entry may only point to a call that has events.
+func (a *turnActor) waitsForLog(e lifecycle.Effect) bool {
+	return e.Do == lifecycle.DoJudge && a.n.keyed(a.askedNow(e.Call))
+}
+
+// askedNow is the call as the gates see it, with arguments that a person may
+// have changed.
+func (a *turnActor) askedNow(i int) *Asked {
+	call := a.spec.Calls[i]
+	if a.asked == nil {
+		a.asked = make([]*Asked, len(a.spec.Calls))
+	}
+	if have := a.asked[i]; have != nil && (have.Args.Hash == call.Hash || call.Hash == "" && have.Fault != nil) {
+		return have
+	}
+	text, err := a.n.body(a.n.ctx, call.Args)
+	asked := a.n.askedOf(&a.spec.Submitted.Calls[i], a.spec.Submitted, text)
+	if err != nil {
+		asked.Fault = err
+	}
+	a.asked[i] = asked
+	return asked
+}
+
+// call is the actor of a call, made when it is first needed.
+func (a *turnActor) call(c actor.Context, i int) *actor.PID {
+	if pid := a.calls[i]; pid != nil {
+		return pid
+	}
+	n, key, parent := a.n, a.key.Call(i), a.self
+	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newCallActor(n, key, parent) }, actor.WithSupervisor(once)))
+	a.calls[i] = pid
+	return pid
+}
+
+// answered takes what a call actor could decide at once.
+func (a *turnActor) answered(c actor.Context, m answer) {
+	if m.inc != a.inc {
+		return
+	}
+	a.open = max(0, a.open-1)
+	for _, cmd := range m.cmds {
+		a.command(cmd)
+	}
+	a.pump(c)
+}
+
+// release tells a call's actor that the call has ended.
+func (a *turnActor) release(c actor.Context, call *lifecycle.Call) {
+	if pid := a.calls[call.Offset]; pid != nil {
+		a.n.root.Send(pid, over{call: call, turn: a.key})
+		delete(a.calls, call.Offset)
+		delete(a.owed, call.Offset)
+	}
+}
+
+// turnEffects pays the debts that are the turn's own.
+func (a *turnActor) turnEffects() {
+	var deadline time.Time
+	for _, e := range lifecycle.Due(a.state) {
+		switch e.Do {
+		case lifecycle.DoDeadline:
+			deadline = e.At
+		case lifecycle.DoPark:
+			a.park(e)
+		}
+	}
+	if a.timer == nil && !deadline.IsZero() {
+		inc := a.inc
+		a.timer = time.AfterFunc(deadline.Sub(a.n.cfg.Now()), func() {
+			a.n.root.Send(a.self, due{inc, lifecycle.Effect{Do: lifecycle.DoDeadline, Call: events.TurnEvent}})
+		})
+	}
+}
+
+// park writes the timer that will wake the turn, and then parks it.
+func (a *turnActor) park(e lifecycle.Effect) {
+	if a.parking || a.flight || len(a.pend) > 0 || a.open > 0 {
+		return
+	}
+	a.parking = true
+	inc := a.inc
+	it := bus.Item{ID: "timer." + a.key.Trace + "." + a.key.Turn + "." + e.At.UTC().Format(time.RFC3339Nano), Turn: a.key, Placement: a.state.Submitted.Placement}
+	a.n.wg.Go(func() {
+		var err error
+		if !e.At.IsZero() {
+			err = a.n.cfg.Bus.Set(a.n.ctx, bus.Token(a.key.String()), e.At, it)
+		}
+		if err != nil {
+			a.n.log.Warn("a timer could not be written: the turn stays in memory", "turn", a.key.String(), "err", err)
+			return
+		}
+		a.n.root.Send(a.self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent}})
+	})
+}
+
+func (a *turnActor) due(c actor.Context, e lifecycle.Effect) {
+	switch e.Do {
+	case lifecycle.DoDeadline:
+		a.command(lifecycle.Advance{})
+	case lifecycle.DoPark:
+		a.parking = false
+		a.command(lifecycle.Park{})
+	default:
+		a.planing = false
+	}
+	a.pump(c)
+}
+
+// end waits for the barrier behind the turn's last commit.
+func (a *turnActor) end() {
+	a.ending = true
+	inc := a.inc
+	a.n.wg.Go(func() {
+		if err := a.n.cfg.Bus.Barrier().Wait(a.n.ctx); err != nil {
+			a.n.barrierFailed(a.n.ctx, err)
+			return
+		}
+		a.n.root.Send(a.self, settledDown{inc})
+	})
+}
+
+// finish lets the turn go: it has ended or is parked, durably.
+func (a *turnActor) finish(c actor.Context) {
+	if d := a.n.delivery(a.key); d != nil {
+		a.n.ack(d)
+	}
+	if a.state.Ended != nil {
+		a.n.hub.tell(Finished{Key: a.key, Turn: a.state, Commits: a.log, Tools: toolNames(a.state)})
+	}
+	c.Stop(c.Self())
+}
+
+// handBack gives a drained turn to another node once no attempt of it is open,
+// or once the grace time is over.
+func (a *turnActor) handBack(c actor.Context) {
+	if a.ending || a.lost {
+		return
+	}
+	if !a.giveUp && slices.ContainsFunc(a.state.Calls, func(c *lifecycle.Call) bool { return c.Phase == lifecycle.PhaseStarted }) {
+		return
+	}
+	a.lost = true
+	owner := a.owner
+	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, owner, s) })
+	if d := a.n.delivery(a.key); d != nil {
+		a.n.nak(d, 0)
+	}
+	c.Stop(c.Self())
+}
+
+// stopped takes the turn out of memory.
+func (a *turnActor) stopped() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.n.unseat(a.key)
+}
+
+// late appends an answer whose attempt was over: whoever owns the turn now, it
+// is evidence.
+func (n *Node) late(call events.CallKey, owner events.Owner, s lifecycle.Settle) {
+	if n.ctx.Err() != nil {
+		return
+	}
+	n.cfg.Seen.Count("late_results", 1)
+	n.wg.Go(func() {
+		cmd := lifecycle.Late{Call: call.Offset, Owner: owner, Outcome: lifecycle.OutcomeOf(s)}
+		if err := n.appendAs(n.ctx, call.TurnKey(), cmd); err != nil && n.ctx.Err() == nil {
+			n.log.Warn("a late answer was not noted", "call", call.String(), "attempt", s.Attempt, "err", err)
+		}
+	})
+}
+
+// appendAs decides a command that anyone may send, on the turn as it is in the
+// log, and appends what follows.
+func (n *Node) appendAs(ctx context.Context, key events.TurnKey, cmd lifecycle.Command) error {
+	return n.appendOwned(ctx, key, events.Owner{}, cmd)
+}
+
+// appendOwned is appendAs in an owner's name.
+func (n *Node) appendOwned(ctx context.Context, key events.TurnKey, by events.Owner, cmd lifecycle.Command) error {
+	for last := uint64(0); ; {
+		stored, err := n.cfg.Bus.Load(ctx, key, last)
+		if err != nil {
+			return err
+		}
+		env := lifecycle.Env{Now: n.cfg.Now().UTC().Truncate(time.Microsecond), Owner: by}
+		recs, err := lifecycle.Decide(lifecycle.Fold(key, commits(stored)...), env, cmd)
+		if err != nil || len(recs) == 0 {
+			return err
+		}
+		at := uint64(0)
+		if len(stored) > 0 {
+			at = stored[len(stored)-1].Seq
+		}
+		s, err := n.cfg.Bus.Append(ctx, events.Commit{ID: ulid.Make().String(), Turn: key, At: env.Now, By: by, Records: recs}, at)
+		var conflict *bus.Conflict
+		switch {
+		case errors.As(err, &conflict):
+			last = conflict.Last
+		case err != nil:
+			return err
+		default:
+			tools := toolNames(lifecycle.Fold(key, commits(stored)...))
+			n.cfg.Seen.Committed(s, tools)
+			n.live.tell(s, tools)
+			return nil
+		}
+	}
+}

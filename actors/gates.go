@@ -1,0 +1,204 @@
+package actors
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy"
+	"github.com/sluice-run/sluice/tools"
+)
+
+// Gates asks the gates that need no I/O: allow, validate and authorize. It
+// translates; the judges are in package policy, and lifecycle knows the order.
+// It may be used from many goroutines.
+type Gates struct {
+	Registry   *tools.Registry
+	Authorizer policy.Authorizer
+	Allow      func(principal string) []string // see Config.Allow
+	Network    bool
+}
+
+// Asked is one call as the gates see it.
+type Asked struct {
+	Tool  string
+	Args  lifecycle.Args
+	Fault error                 // why the arguments do not parse; nil if they do
+	Raw   *events.RawCall       // with the door's refusal, if it made one
+	Turn  *events.TurnSubmitted // principal, mode, workspace, allowlist
+
+	checked bool
+	found   []tools.Violation
+}
+
+// violations are the schema's, found once.
+func (a *Asked) violations(t tools.Tool) []tools.Violation {
+	if !a.checked {
+		a.found, a.checked = tools.Validate(t, a.Args.JSON), true
+	}
+	return a.found
+}
+
+// Static is what the gates without I/O find of a call, in order, up to the first
+// that denies, and what a call that passes may do.
+func (g Gates) Static(a *Asked) ([]lifecycle.Finding, events.Verdict) {
+	tool, known := g.Registry.Lookup(a.Tool)
+	req := g.request(a, tool, known)
+	var out []lifecycle.Finding
+	add := func(f lifecycle.Finding) bool { out = append(out, f); return f.Ruling != lifecycle.Deny }
+
+	if a.Raw != nil && a.Raw.Refused != nil {
+		add(lifecycle.Finding{Gate: lifecycle.GateAllow, Ruling: lifecycle.Deny, Code: a.Raw.Refused.Code, Reason: a.Raw.Refused.Reason})
+		return out, events.Verdict{}
+	}
+	if !add(finding(lifecycle.GateAllow, policy.AllowGate(req))) {
+		return out, events.Verdict{}
+	}
+	if !add(validate(tool, a)) {
+		return out, events.Verdict{}
+	}
+	req.Op, req.Tier = operation(tool, a.Args.JSON), tierOf(tool, a.Args.JSON)
+	v := g.Authorizer.Authorize(req)
+	add(finding(lifecycle.GateAuthorize, v))
+	return out, verdict(tool, a, req, v)
+}
+
+func (g Gates) request(a *Asked, tool tools.Tool, known bool) policy.Request {
+	r := policy.Request{
+		Principal: a.Turn.Principal, Tool: a.Tool, Known: known, Tier: tool.Tier,
+		Mode: cmp.Or(a.Turn.Mode, events.ModeWrite), CanAsk: a.Turn.CanAsk, Network: g.Network,
+		Workspace: a.Turn.Workspace, Args: a.Args.JSON,
+	}
+	if len(a.Turn.Allow) > 0 {
+		r.Allowlists = append(r.Allowlists, a.Turn.Allow)
+	}
+	if g.Allow != nil {
+		for _, id := range append([]string{a.Turn.Principal.ID}, a.Turn.Principal.Parents...) {
+			if list := g.Allow(id); list != nil {
+				r.Allowlists = append(r.Allowlists, list)
+			}
+		}
+	}
+	return r
+}
+
+func finding(gate lifecycle.Gate, v policy.Verdict) lifecycle.Finding {
+	f := lifecycle.Finding{Gate: gate, Code: v.Code, Reason: v.Reason, Path: v.Path, Policies: v.Policies, Policy: v.Version}
+	switch v.Decision {
+	case policy.Allow:
+	case policy.Ask:
+		f.Ruling = lifecycle.Ask
+	default:
+		f.Ruling = lifecycle.Deny
+	}
+	return f
+}
+
+// validate is the gate of that name: the arguments must parse, and fit the schema.
+func validate(tool tools.Tool, a *Asked) lifecycle.Finding {
+	f := lifecycle.Finding{Gate: lifecycle.GateValidate}
+	deny := func(path, reason string) lifecycle.Finding {
+		f.Ruling, f.Code, f.Path, f.Reason = lifecycle.Deny, events.InvalidParam, path, reason
+		return f
+	}
+	if a.Fault != nil {
+		return deny("", a.Fault.Error()+": send one JSON object that fits the tool's schema")
+	}
+	found := a.violations(tool)
+	if len(found) == 0 {
+		return f
+	}
+	reason := "the arguments do not fit the tool's schema:"
+	for i, v := range found {
+		if i == maxViolations {
+			reason += fmt.Sprintf(" and %d more", len(found)-i)
+			break
+		}
+		reason += fmt.Sprintf(" %s: %s;", cmp.Or(v.Path, "/"), v.Message)
+	}
+	return deny(found[0].Path, reason)
+}
+
+// maxViolations bounds the sentence that a model reads.
+const maxViolations = 20
+
+func operation(tool tools.Tool, args json.RawMessage) events.Operation {
+	if tool.Operation != nil {
+		return tool.Operation(args)
+	}
+	if tierOf(tool, args) == events.Readonly {
+		return events.Operation{Class: events.OpRead}
+	}
+	return events.Operation{Class: events.OpExecute}
+}
+
+func tierOf(tool tools.Tool, args json.RawMessage) events.Tier {
+	if tool.TierOf != nil {
+		return tool.TierOf(args)
+	}
+	return cmp.Or(tool.Tier, events.Irreversible)
+}
+
+func verdict(tool tools.Tool, a *Asked, r policy.Request, v policy.Verdict) events.Verdict {
+	out := events.Verdict{
+		Operation: r.Op, Tier: r.Tier, Hash: a.Args.Hash, ToolVersion: cmp.Or(tool.Version, "1"),
+		Policies: v.Policies, Policy: v.Version, HonoursKey: tool.HonoursKey, Probe: tool.Probe != nil,
+		Undo: tool.Compensate != nil, Retries: retries(tool.Limits.Retries),
+	}
+	if key := keyOf(tool, a); key != "" {
+		out.Key = scopedKey(a, tool.Name, key)
+	}
+	if tool.Resources != nil {
+		out.Resources = tool.Resources(a.Args.JSON)
+	}
+	return out
+}
+
+// keyOf is the call's idempotency key: the caller's, or one from business fields.
+func keyOf(tool tools.Tool, a *Asked) string {
+	if a.Raw != nil && a.Raw.Key != "" {
+		return a.Raw.Key
+	}
+	if tool.Key != nil && a.Fault == nil && len(a.violations(tool)) == 0 {
+		return tool.Key(a.Args.JSON)
+	}
+	return ""
+}
+
+func retries(n int) int {
+	switch {
+	case n < 0:
+		return 0
+	case n == 0:
+		return 2
+	}
+	return n
+}
+
+// asks is what a person reads before saying yes.
+func asks(tool tools.Tool, a *Asked) string {
+	if tool.Asks != nil {
+		return tool.Asks(a.Args.JSON)
+	}
+	return tools.Visible(tool.Name + " " + string(a.Args.JSON))
+}
+
+// facts are what planning needs to know of a call.
+func (g Gates) facts(a *Asked) lifecycle.CallFacts {
+	f := lifecycle.CallFacts{Hash: a.Args.Hash}
+	tool, known := g.Registry.Lookup(a.Tool)
+	if f.Known = known; !known || a.Fault != nil || len(a.violations(tool)) > 0 {
+		return f
+	}
+	if tool.Safe != nil {
+		f.Safe = tool.Safe(a.Args.JSON)
+	} else {
+		f.Safe = tierOf(tool, a.Args.JSON) == events.Readonly
+	}
+	if tool.Resources != nil {
+		f.Resources = tool.Resources(a.Args.JSON)
+	}
+	return f
+}

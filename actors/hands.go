@@ -1,0 +1,243 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/tools"
+)
+
+var (
+	errCancelled = errors.New("somebody asked for the end of the attempt")
+	errOrphaned  = errors.New("the turn has another owner")
+	errStopping  = errors.New("the node stops")
+)
+
+// attemptKey names an attempt in the table of hands.
+type attemptKey struct {
+	call    events.CallKey
+	attempt int
+}
+
+// hands is the table of what runs on this node. It belongs to the node, not to
+// an actor: an actor that starts again finds its attempts here, and re-attaches
+// instead of running a call a second time.
+type hands struct {
+	n  *Node
+	mu sync.Mutex
+	at map[attemptKey]*work
+	wg sync.WaitGroup
+}
+
+// work is one attempt.
+type work struct {
+	stop context.CancelCauseFunc
+	to   func(lifecycle.Settle) // where the answer goes
+	done *lifecycle.Settle      // the answer, once it is there
+}
+
+func newHands(n *Node) *hands { return &hands{n: n, at: make(map[attemptKey]*work)} }
+
+// job is what an attempt needs to run.
+type job struct {
+	tool tools.Tool
+	in   tools.Invocation
+	call *lifecycle.Call
+	max  int // bytes of the call's answer
+	note func(events.Progress)
+	late func(lifecycle.Settle)
+	end  func(events.Class) // told once, when the attempt has ended
+}
+
+// perform starts the attempt, or attaches to to it where it runs or has ended.
+func (h *hands) perform(key attemptKey, j job, to func(lifecycle.Settle)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.at[key]; w != nil {
+		w.to = to
+		if w.done != nil {
+			to(*w.done)
+		}
+		return
+	}
+	ctx, stop := context.WithCancelCause(h.n.ctx)
+	w := &work{stop: stop, to: to}
+	h.at[key] = w
+	h.wg.Go(func() {
+		defer stop(nil)
+		s := h.run(ctx, key, j)
+		j.end(s.Class)
+		h.mu.Lock()
+		w.done = &s
+		to := w.to
+		h.mu.Unlock()
+		to(s)
+	})
+}
+
+// stop asks the attempt to end. The answer says whether it did.
+func (h *hands) stop(key attemptKey, cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.at[key]; w != nil {
+		w.stop(cause)
+	}
+}
+
+// forget drops an attempt whose end is in the log.
+func (h *hands) forget(key attemptKey) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.at[key]; w != nil && w.done != nil {
+		delete(h.at, key)
+	}
+}
+
+// orphan ends the attempts of a turn that this node has lost. What they still
+// answer is evidence for the log, and settles nothing.
+func (h *hands) orphan(turn events.TurnKey, late func(events.CallKey, lifecycle.Settle)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, w := range h.at {
+		if key.call.TurnKey() != turn {
+			continue
+		}
+		if w.done != nil {
+			delete(h.at, key)
+			continue
+		}
+		w.to = func(s lifecycle.Settle) {
+			late(key.call, s)
+			h.forget(key)
+		}
+		w.stop(errOrphaned)
+	}
+}
+
+// running says how many attempts have not ended.
+func (h *hands) running() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, w := range h.at {
+		if w.done == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// run is the attempt itself, on its own goroutine: the barrier, the tool, the
+// limits, and a probe where the tool gave no answer.
+func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle {
+	if j.call.Verdict.Tier != events.Readonly {
+		if err := h.n.cfg.Bus.Barrier().Wait(ctx); err != nil {
+			h.n.barrierFailed(ctx, err)
+			return h.notRun(key, err)
+		}
+	}
+	r := tools.Execute(ctx, j.tool, j.in, tools.Options{
+		Log: h.n.log, Progress: j.note, Now: h.n.cfg.Now, Keep: h.keep(ctx),
+		Late: func(r tools.Report) { j.late(h.settle(key, j, r)) },
+	})
+	s := h.settle(key, j, r)
+	if !r.Answered && j.tool.Probe != nil && j.call.Verdict.Tier != events.Readonly {
+		s.Found = h.probe(key, j)
+	}
+	return s
+}
+
+// notRun is the answer of an attempt that never began.
+func (h *hands) notRun(key attemptKey, err error) lifecycle.Settle {
+	return lifecycle.Settle{
+		Call: key.call.Offset, Attempt: key.attempt, Class: events.ClassCancelled, Effects: events.EffectsNone, Confirmed: true,
+		Result: events.Result{Status: events.Failure, Error: &events.Error{Code: events.CodeCancelled, Message: "not started: " + err.Error()}},
+	}
+}
+
+// keep stores bytes that are not text.
+func (h *hands) keep(ctx context.Context) func([]byte, string) (events.BlobRef, error) {
+	ctx = context.WithoutCancel(ctx)
+	return func(data []byte, media string) (events.BlobRef, error) {
+		return h.n.putBlob(ctx, data, media)
+	}
+}
+
+// settle brings a report within the limits, and stores what they cut.
+func (h *hands) settle(key attemptKey, j job, r tools.Report) lifecycle.Settle {
+	return lifecycle.Settle{
+		Call: key.call.Offset, Attempt: key.attempt, Class: r.Class, Effects: r.Effects, Result: h.bounded(r.Result, j, key.call),
+		Answered: r.Answered, Confirmed: r.Confirmed, Pids: r.Pids, Exit: r.Exit, Signal: r.Signal,
+		Output: r.Output, Run: r.Run, After: r.After, Jitter: h.n.cfg.Rand(),
+	}
+}
+
+// bounded brings a result within the limits, and stores what they cut.
+func (h *hands) bounded(r events.Result, j job, call events.CallKey) events.Result {
+	r, wholes := limit(r, j)
+	for _, w := range wholes {
+		if w.Bytes == nil {
+			continue
+		}
+		if _, err := h.n.putBlob(h.n.ctx, w.Bytes, w.Ref.Media); err != nil {
+			h.n.log.Error("a cut answer's whole could not be stored", "call", call.String(), "digest", w.Ref.Digest, "err", err)
+		}
+	}
+	return r
+}
+
+// limit applies the tool's own limit of lines and bytes, then the call's budget.
+func limit(r events.Result, j job) (events.Result, []lifecycle.Whole) {
+	whole := r.Text.Text
+	kept, bytes, lines := tools.CutText(whole, j.tool.Limits)
+	if bytes == 0 {
+		return lifecycle.FitCall(r, j.max)
+	}
+	w := lifecycle.WholeOf(whole)
+	r.Text.Text, r.Cut = kept, &events.Cut{Bytes: bytes, Lines: lines, Whole: w.Ref}
+	r, more := lifecycle.FitCall(r, j.max)
+	return r, append(more, w)
+}
+
+// probeWait bounds a probe: it is a question, not a run.
+const probeWait = 15 * time.Second
+
+// probe asks the tool whether the attempt had its effect; nil where it says no
+// or cannot tell.
+func (h *hands) probe(key attemptKey, j job) *events.Result {
+	f, ok := h.ask(context.WithoutCancel(h.n.ctx), j)
+	if !ok || !f.Found {
+		return nil
+	}
+	r := h.bounded(f.Result, j, key.call)
+	return &r
+}
+
+// ask runs a tool's probe as an attempt of its own, so that it has a deadline
+// and its panic is caught. ok is false where it could not tell.
+func (h *hands) ask(ctx context.Context, j job) (f tools.Finding, ok bool) {
+	answer := make(chan tools.Finding, 1)
+	t := tools.Tool{
+		Spec: tools.Spec{Name: j.tool.Name, Tier: events.Readonly, Limits: tools.Limits{Wall: probeWait}},
+		Run: func(ctx context.Context, in tools.Invocation) (events.Result, error) {
+			f, err := j.tool.Probe(ctx, in)
+			if err == nil {
+				answer <- f
+			}
+			return events.Result{Status: events.Success}, err
+		},
+	}
+	in := j.in
+	in.Deadline = time.Time{}
+	tools.Execute(ctx, t, in, tools.Options{Log: h.n.log, Now: h.n.cfg.Now})
+	select {
+	case f = <-answer:
+		return f, true
+	default:
+		return f, false
+	}
+}

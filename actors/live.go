@@ -1,0 +1,79 @@
+package actors
+
+import (
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+)
+
+// publisher tells whoever listens of this node's commits, in order, once they
+// are past the barrier. Progress does not wait. What comes faster than it can be
+// told is dropped and counted: live events are best effort.
+type publisher struct {
+	n  *Node
+	in chan told
+}
+
+type told struct {
+	stored bus.Stored
+	tools  map[int]string
+}
+
+// maxTold bounds the commits that wait to be told.
+const maxTold = 4096
+
+func newPublisher(n *Node) *publisher { return &publisher{n: n, in: make(chan told, maxTold)} }
+
+func (p *publisher) tell(s bus.Stored, tools map[int]string) {
+	if h, ok := p.n.cfg.Bus.(listener); ok && !h.Listened() {
+		return
+	}
+	select {
+	case p.in <- told{s, tools}:
+	default:
+		p.n.cfg.Seen.Count("live_dropped", 1)
+	}
+}
+
+// listener is a bus that knows whether anybody listens for live events.
+type listener interface{ Listened() bool }
+
+func (p *publisher) run() {
+	for {
+		select {
+		case t := <-p.in:
+			p.batch(t)
+		case <-p.n.ctx.Done():
+			return
+		}
+	}
+}
+
+// batch publishes what has gathered behind one barrier.
+func (p *publisher) batch(first told) {
+	all := []told{first}
+	for range len(p.in) {
+		all = append(all, <-p.in)
+	}
+	if !onlyProgress(all) {
+		if err := p.n.cfg.Bus.Barrier().Wait(p.n.ctx); err != nil {
+			p.n.barrierFailed(p.n.ctx, err)
+			return
+		}
+	}
+	for _, t := range all {
+		if err := p.n.cfg.Bus.Publish(p.n.ctx, t.stored, t.tools); err != nil && p.n.ctx.Err() == nil {
+			p.n.log.Warn("live events not sent", "turn", t.stored.Commit.Turn.String(), "err", err)
+		}
+	}
+}
+
+func onlyProgress(all []told) bool {
+	for _, t := range all {
+		for _, r := range t.stored.Commit.Records {
+			if r.Event.Kind() != events.KindProgress {
+				return false
+			}
+		}
+	}
+	return true
+}

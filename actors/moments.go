@@ -1,0 +1,271 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/fs"
+)
+
+// holding is what a call has taken and must give back.
+type holding struct {
+	call  events.CallKey
+	locks []events.Lock
+	probe string // tool whose breaker's probe the call is, "" if none
+	boot  string
+}
+
+func (h holding) any() bool { return len(h.locks) > 0 || h.probe != "" }
+
+// giveBack frees leases and the breaker's probe. nil and empty are no work.
+func (n *Node) giveBack(h *holding) {
+	if h == nil {
+		return
+	}
+	for _, l := range h.locks {
+		n.locks.free(l.Resource, h.call)
+	}
+	if h.probe != "" {
+		n.breaks.spare(h.probe, holder(h.call, h.boot))
+	}
+}
+
+// keyed says whether the call has an idempotency key.
+func (n *Node) keyed(a *Asked) bool {
+	t, known := n.cfg.Registry.Lookup(a.Tool)
+	return known && keyOf(t, a) != ""
+}
+
+// quick asks the gates of an effect's moment where none of them has to look
+// outside this process. ok is false where one has to.
+func (n *Node) quick(e lifecycle.Effect, o owe, key events.CallKey) (cmd lifecycle.Command, ok bool) {
+	tool, known := n.cfg.Registry.Lookup(o.asked.Tool)
+	if e.Do == lifecycle.DoJudge {
+		if known && (tool.Operands != nil || n.keyed(o.asked)) {
+			return nil, false
+		}
+		return n.judged(o, lifecycle.Finding{Gate: lifecycle.GateDedupe}, nil), true
+	}
+	call := o.turn.Calls[key.Offset]
+	if !known || len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil || !n.breaks.closed(call.Tool) {
+		return nil, false
+	}
+	b := n.beginning(o, call, tool)
+	b.Findings = append(b.Findings, lifecycle.Finding{Gate: lifecycle.GateLock}, lifecycle.Finding{Gate: lifecycle.GateAdmit})
+	b.Breaker = events.BreakerView{State: string(lifecycle.BreakerClosed)}
+	return n.cutShort(b), true
+}
+
+// judged is the verdict of the plan gates, given what dedupe found.
+func (n *Node) judged(o owe, dedupe lifecycle.Finding, operands []events.Seen) lifecycle.Command {
+	cmd := lifecycle.Judge{Call: o.offset, Findings: []lifecycle.Finding{dedupe}, Operands: operands, Expire: n.cfg.Approval}
+	if dedupe.Ruling != lifecycle.Pass {
+		return cmd
+	}
+	more, v := n.gates.Static(o.asked)
+	cmd.Findings, cmd.Verdict = append(cmd.Findings, more...), v
+	if len(more) < len(lifecycle.PlanGates)-2 || more[len(more)-1].Ruling == lifecycle.Deny {
+		return cmd
+	}
+	cmd.Findings = append(cmd.Findings, n.breaks.peek(o.asked.Tool))
+	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known {
+		cmd.Asks = asks(tool, o.asked)
+	}
+	return cmd
+}
+
+// judge asks the plan gates, with what has to be looked up.
+func (n *Node) judge(ctx context.Context, e lifecycle.Effect, o owe, key events.CallKey) found {
+	dedupe := lifecycle.Finding{Gate: lifecycle.GateDedupe}
+	if n.keyed(o.asked) {
+		var err error
+		if dedupe, err = n.dedupe(ctx, o, key); err != nil {
+			n.log.Warn("the idempotency key cannot be looked up: trying again", "call", key.String(), "err", err)
+			return found{}
+		}
+		if dedupe.Ruling == lifecycle.Wait {
+			return found{}
+		}
+	}
+	var operands []events.Seen
+	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known && tool.Operands != nil && o.asked.Fault == nil && len(o.asked.violations(tool)) == 0 {
+		operands = n.lookAll(ctx, n.workspace(o.asked.Turn), tool.Operands(o.asked.Args.JSON))
+	}
+	return found{cmd: n.judged(o, dedupe, operands)}
+}
+
+// lookAll is the digest of each file that is there.
+func (n *Node) lookAll(ctx context.Context, workspace string, paths []string) []events.Seen {
+	var out []events.Seen
+	for _, p := range paths {
+		if s, err := fs.Look(ctx, workspace, p); err == nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// beginning is a Begin with the findings of the gates that need no I/O. A
+// verdict of the same policy on the same arguments is not asked for again.
+func (n *Node) beginning(o owe, call *lifecycle.Call, tool tools.Tool) lifecycle.Begin {
+	b := lifecycle.Begin{Call: call.Offset, Verdict: *call.Verdict, Wall: tool.Limits.Wall, Containment: ""}
+	if call.Verdict.Policy == n.cfg.Authorizer.Version() {
+		b.Findings = []lifecycle.Finding{{Gate: lifecycle.GateAllow}, {Gate: lifecycle.GateAuthorize}}
+		return b
+	}
+	more, v := n.gates.Static(o.asked)
+	for _, f := range more {
+		if f.Gate == lifecycle.GateAllow || f.Gate == lifecycle.GateAuthorize || f.Ruling == lifecycle.Deny {
+			b.Findings = append(b.Findings, f)
+		}
+	}
+	if v.Tier != "" {
+		v.Key = call.Verdict.Key // held since the turn was planned
+		b.Verdict, b.Asks = v, asks(tool, o.asked)
+	}
+	return b
+}
+
+// cutShort drops the findings behind the one that ends the way.
+func (n *Node) cutShort(b lifecycle.Begin) lifecycle.Begin {
+	for i, f := range b.Findings {
+		if f.Ruling == lifecycle.Deny || f.Ruling == lifecycle.Wait {
+			b.Findings = b.Findings[:i+1]
+			break
+		}
+	}
+	return b
+}
+
+// begin asks the start gates: leases in one order, expectations, the breaker.
+func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.CallKey) found {
+	call := o.turn.Calls[key.Offset]
+	tool, known := n.cfg.Registry.Lookup(call.Tool)
+	if !known {
+		return found{cmd: n.unregistered(o, call)}
+	}
+	b := n.beginning(o, call, tool)
+	held := &holding{call: key, boot: n.cfg.Boot}
+	lock := lifecycle.Finding{Gate: lifecycle.GateLock}
+	var err error
+	if b.Locks, err = n.locks.takeAll(ctx, key, b.Verdict.Resources, n.workspace(o.turn.Submitted)); err != nil {
+		n.log.Info("leases could not be had: trying again", "call", key.String(), "err", err)
+		return found{}
+	}
+	held.locks = b.Locks
+	workspace := n.workspace(o.turn.Submitted)
+	if b.Expect, err = n.expectations(ctx, o, tool, workspace); err != nil {
+		lock = conflict(err)
+	} else if call.Asked != nil {
+		if err := n.unchanged(ctx, workspace, call.Asked.Operands); err != nil {
+			lock = conflict(err)
+		}
+	}
+	b.Findings = append(b.Findings, lock)
+	if lock.Ruling == lifecycle.Pass {
+		admit, view := n.breaks.admit(ctx, call.Tool, holder(key, n.cfg.Boot))
+		b.Findings, b.Breaker = append(b.Findings, admit), view
+		if view.Probe {
+			held.probe = call.Tool
+		}
+	}
+	b = n.cutShort(b)
+	if !held.any() {
+		held = nil
+	}
+	return found{cmd: b, held: held}
+}
+
+// unregistered denies a call whose tool this node does not have any more.
+func (n *Node) unregistered(o owe, call *lifecycle.Call) lifecycle.Command {
+	f, _ := n.gates.Static(o.asked)
+	return lifecycle.Begin{Call: call.Offset, Verdict: *call.Verdict, Findings: f[:1]}
+}
+
+func conflict(err error) lifecycle.Finding {
+	f := lifecycle.Finding{Gate: lifecycle.GateLock, Ruling: lifecycle.Deny, Code: events.Conflict, Reason: err.Error()}
+	var te *tools.Error
+	if errors.As(err, &te) {
+		f.Code, f.Reason, f.Path = te.Code, te.Message, te.Path
+	}
+	return f
+}
+
+// expectations are what this trace last saw of the files that the call would
+// write, checked against what they are now.
+func (n *Node) expectations(ctx context.Context, o owe, tool tools.Tool, workspace string) ([]events.Expectation, error) {
+	var out []events.Expectation
+	for _, ptr := range tool.Writes {
+		given := stringAt(o.asked.Args.JSON, ptr)
+		if given == "" {
+			continue
+		}
+		name, err := fs.Resolve(workspace, given)
+		if err != nil {
+			continue // the tool itself refuses it, with the right words
+		}
+		seen, ok := lifecycle.SeenIn(o.turn, name)
+		if !ok {
+			continue
+		}
+		e := events.Expectation{Path: seen.Path, Digest: seen.Digest, Size: seen.Size, Mtime: seen.Mtime}
+		if err := n.unchanged(ctx, workspace, []events.Seen{seen}); err != nil {
+			var te *tools.Error
+			if errors.As(err, &te) {
+				te.Path = ptr
+			}
+			return nil, err
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// unchanged says which of the files is not what it was.
+func (n *Node) unchanged(ctx context.Context, workspace string, files []events.Seen) error {
+	for _, was := range files {
+		now, err := fs.Look(ctx, workspace, was.Path)
+		switch {
+		case err != nil:
+			return &tools.Error{
+				Code: events.Conflict, Class: events.ClassConflict, Path: "",
+				Message: was.Path + " cannot be read as it was when it was last seen: read it again before you go on",
+			}
+		case now.Digest != was.Digest || now.Size != was.Size:
+			return &tools.Error{
+				Code: events.Conflict, Class: events.ClassConflict,
+				Message: was.Path + " has changed since it was last seen (it is " + now.Digest + " now): read it again before you go on",
+			}
+		}
+	}
+	return nil
+}
+
+// stringAt is the string at a JSON Pointer of one or more plain members, or "".
+func stringAt(args json.RawMessage, ptr string) string {
+	for _, name := range strings.Split(strings.TrimPrefix(ptr, "/"), "/") {
+		var m map[string]json.RawMessage
+		if json.Unmarshal(args, &m) != nil {
+			return ""
+		}
+		args = m[name]
+	}
+	var s string
+	if json.Unmarshal(args, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// sortedUses are resources in the one order in which everybody takes them.
+func sortedUses(uses []events.ResourceUse) []events.ResourceUse {
+	out := slices.Clone(uses)
+	slices.SortFunc(out, func(a, b events.ResourceUse) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}

@@ -1,0 +1,242 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// Node claims turns and runs them. Its methods may be used from many goroutines.
+type Node struct {
+	cfg    Config
+	log    *slog.Logger
+	gates  Gates
+	system *actor.ActorSystem
+	root   *actor.RootContext
+	hands  *hands
+	hub    *hub
+	live   *publisher
+	locks  *locks
+	breaks *breakers
+
+	ctx    context.Context // the node's own lifetime, from Start to the end of Stop
+	cancel context.CancelFunc
+	pull   context.Context // ends first: nothing new is taken
+	halt   context.CancelFunc
+	wg     sync.WaitGroup
+	room   chan struct{} // a token for each turn in memory
+	failed chan error
+	me     present
+
+	mu       sync.Mutex
+	turns    map[events.TurnKey]*seat
+	draining bool
+	empty    chan struct{} // closed while draining, once no turn is left
+}
+
+// seat is a turn in memory.
+type seat struct {
+	pid      *actor.PID
+	delivery bus.Delivery
+	mine     bool // its claim is in the log
+	epoch    uint32
+}
+
+// New makes a node. It returns an error that names the field for a Config that
+// lacks something.
+func New(cfg Config) (*Node, error) {
+	switch {
+	case cfg.Bus == nil:
+		return nil, errors.New("actors: Config.Bus is required")
+	case cfg.Registry == nil:
+		return nil, errors.New("actors: Config.Registry is required")
+	case cfg.Authorizer == nil:
+		return nil, errors.New("actors: Config.Authorizer is required")
+	case cfg.Workspace == "":
+		return nil, errors.New("actors: Config.Workspace is required")
+	}
+	if err := events.CheckID("actors: Config.Boot", cfg.Boot); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg.withDefaults(), turns: make(map[events.TurnKey]*seat), failed: make(chan error, 1)}
+	n.log = n.cfg.Log.With("boot", cfg.Boot)
+	n.gates = Gates{Registry: cfg.Registry, Authorizer: cfg.Authorizer, Allow: cfg.Allow, Network: cfg.Network}
+	n.room = make(chan struct{}, n.cfg.Room)
+	n.hands = newHands(n)
+	n.hub = newHub()
+	n.live = newPublisher(n)
+	n.locks = newLocks(n)
+	n.breaks = newBreakers(n)
+	return n, nil
+}
+
+func (c Config) withDefaults() Config {
+	c.Name = cmp.Or(c.Name, c.Boot)
+	if len(c.Placements) == 0 {
+		c.Placements = []string{events.DefaultPlacement}
+	}
+	c.Room = cmp.Or(c.Room, 512)
+	c.Drain = cmp.Or(c.Drain, 10*time.Second)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 5*time.Second)
+	c.Approval = cmp.Or(c.Approval, lifecycle.DefaultApproval)
+	c.Presence = cmp.Or(c.Presence, 3*time.Second)
+	c.Keys = cmp.Or(c.Keys, 30*24*time.Hour)
+	c.LockTTL = cmp.Or(c.LockTTL, lifecycle.LockTTL)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Seen == nil {
+		c.Seen = nobody{}
+	}
+	return c
+}
+
+type nobody struct{}
+
+func (nobody) Committed(bus.Stored, map[int]string) {}
+func (nobody) Count(string, int)                    {}
+
+// pullers is how many items a node waits for at once.
+const pullers = 8
+
+// Start makes the node known and begins to take turns. ctx is the node's
+// lifetime: where it ends, everything stops at once, as in a crash; Stop is the
+// orderly way. It returns an error if the bus cannot be used.
+func (n *Node) Start(ctx context.Context) error {
+	n.ctx, n.cancel = context.WithCancel(ctx)
+	n.pull, n.halt = context.WithCancel(n.ctx)
+	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return n.log }))
+	n.root = n.system.Root
+	if err := n.announce(n.ctx, false); err != nil {
+		n.cancel()
+		n.system.Shutdown()
+		return fmt.Errorf("node %s: %w", n.cfg.Name, err)
+	}
+	n.breaks.start()
+	n.wg.Go(n.presence)
+	n.wg.Go(n.answerQuestions)
+	n.wg.Go(n.heartbeats)
+	n.wg.Go(n.live.run)
+	n.wg.Go(n.wakes)
+	for range min(pullers, n.cfg.Room) {
+		n.wg.Go(n.takes)
+	}
+	return nil
+}
+
+// Stop drains the node: it takes and starts nothing new, waits for the running
+// attempts up to Config.Drain or the end of ctx, gives its turns back, and
+// returns when nothing of it runs any more. It may be called once, after Start.
+func (n *Node) Stop(ctx context.Context) error {
+	n.halt()
+	err := n.announce(ctx, true)
+	n.drainTurns(ctx)
+	n.cancel()
+	n.hands.wg.Wait()
+	n.wg.Wait()
+	n.locks.stop()
+	n.breaks.stop()
+	n.system.Shutdown()
+	return err
+}
+
+// drainTurns asks every turn to end, and waits.
+func (n *Node) drainTurns(ctx context.Context) {
+	n.mu.Lock()
+	n.draining, n.empty = true, make(chan struct{})
+	if len(n.turns) == 0 {
+		close(n.empty)
+	}
+	for _, s := range n.turns {
+		n.root.Send(s.pid, drain{})
+	}
+	n.mu.Unlock()
+	grace := time.NewTimer(n.cfg.Drain)
+	defer grace.Stop()
+	select {
+	case <-n.empty:
+		return
+	case <-grace.C:
+	case <-ctx.Done():
+	}
+	n.mu.Lock()
+	for _, s := range n.turns {
+		n.root.Send(s.pid, giveUp{})
+	}
+	n.mu.Unlock()
+	<-n.empty
+}
+
+// Failed yields an error if durability is lost: the process must stop.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// barrierFailed stops the node where a barrier's error is not just the end of ctx.
+func (n *Node) barrierFailed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	n.log.Error("durability is lost: the node stops", "err", err)
+	select {
+	case n.failed <- err:
+	default:
+	}
+	n.halt()
+}
+
+// Watch yields the turn's end once this node has brought it about. Call the
+// returned function to stop watching.
+func (n *Node) Watch(key events.TurnKey) (<-chan Finished, func()) { return n.hub.watch(key) }
+
+// Gates are the node's gates that need no I/O.
+func (n *Node) Gates() Gates { return n.gates }
+
+// Running says how many turns are in memory, and how many attempts run.
+func (n *Node) Running() (turns, attempts int) {
+	n.mu.Lock()
+	turns = len(n.turns)
+	n.mu.Unlock()
+	return turns, n.hands.running()
+}
+
+// putBlob stores bytes, and tries again while the node lives.
+func (n *Node) putBlob(ctx context.Context, data []byte, media string) (events.BlobRef, error) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		ref, err := n.cfg.Bus.Blobs().Put(ctx, data, media)
+		if err == nil || ctx.Err() != nil {
+			return ref, err
+		}
+		n.log.Warn("a blob could not be stored: trying again", "err", err)
+		if !pause(ctx, wait) {
+			return ref, err
+		}
+	}
+}
+
+// pause waits; false means that ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,150 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+)
+
+// here is the value of a node's presence cell.
+type here struct {
+	Name     string `json:"name"`
+	Draining bool   `json:"draining,omitempty"` // it gives its turns back on purpose
+}
+
+// drainedFor is how long a node that has drained is remembered as such.
+const drainedFor = time.Minute
+
+// present is the revision of this node's presence cell.
+type present struct {
+	mu  sync.Mutex
+	rev uint64
+	ok  time.Time // of the last renewal
+}
+
+// announce writes the presence cell anew.
+func (n *Node) announce(ctx context.Context, draining bool) error {
+	value, err := json.Marshal(here{Name: n.cfg.Name, Draining: draining})
+	if err != nil {
+		return err
+	}
+	ttl := n.cfg.Presence
+	if draining {
+		ttl = max(ttl, drainedFor)
+	}
+	n.me.mu.Lock()
+	defer n.me.mu.Unlock()
+	rev, err := n.cfg.Bus.Cells().Put(ctx, bus.BucketPresence, n.cfg.Boot, value, n.me.rev, ttl)
+	if errors.Is(err, bus.ErrConflict) { // it had expired, or an earlier answer was lost
+		rev, err = n.putOver(ctx, value, ttl)
+	}
+	if err == nil {
+		n.me.rev, n.me.ok = rev, n.cfg.Now()
+	}
+	return err
+}
+
+// putOver writes the presence cell whatever is there: the key is this boot's own.
+func (n *Node) putOver(ctx context.Context, value []byte, ttl time.Duration) (uint64, error) {
+	cell, err := n.cfg.Bus.Cells().Get(ctx, bus.BucketPresence, n.cfg.Boot)
+	if err != nil && !errors.Is(err, bus.ErrNotFound) {
+		return 0, err
+	}
+	return n.cfg.Bus.Cells().Put(ctx, bus.BucketPresence, n.cfg.Boot, value, cell.Revision, ttl)
+}
+
+// presence renews the cell every third of its TTL.
+func (n *Node) presence() {
+	tick := time.NewTicker(n.cfg.Presence / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-n.pull.Done(): // Stop writes the last one
+			return
+		}
+		ctx, stop := context.WithTimeout(n.pull, n.cfg.Presence)
+		if err := n.announce(ctx, false); err != nil && n.pull.Err() == nil {
+			n.log.Warn("the node could not renew its presence: others may think it dead", "err", err)
+		}
+		stop()
+	}
+}
+
+// gone says whether a boot has no presence.
+func (n *Node) gone(boot string) bool {
+	_, err := n.cfg.Bus.Cells().Get(n.ctx, bus.BucketPresence, boot)
+	return errors.Is(err, bus.ErrNotFound)
+}
+
+// drained says whether a boot has given its turns back on purpose.
+func (n *Node) drained(boot string) bool {
+	cell, err := n.cfg.Bus.Cells().Get(n.ctx, bus.BucketPresence, boot)
+	if err != nil {
+		return false
+	}
+	var h here
+	return json.Unmarshal(cell.Value, &h) == nil && h.Draining
+}
+
+// question is what nodes ask each other: is this turn yours?
+type question struct {
+	Turn events.TurnKey `json:"turn"`
+}
+
+type reply struct {
+	Mine bool `json:"mine"`
+}
+
+// askWait bounds a question to another node.
+const askWait = time.Second
+
+// askOwner asks a boot whether it owns the turn.
+func (n *Node) askOwner(boot string, key events.TurnKey) (mine bool, err error) {
+	data, err := json.Marshal(question{Turn: key})
+	if err != nil {
+		return false, err
+	}
+	ctx, stop := context.WithTimeout(n.ctx, askWait)
+	defer stop()
+	b, err := n.cfg.Bus.Ask(ctx, boot, data)
+	if err != nil {
+		return false, err
+	}
+	var r reply
+	err = json.Unmarshal(b, &r)
+	return r.Mine, err
+}
+
+// answerQuestions serves what other nodes ask this boot. A question about a
+// turn is a hint that something was appended to it.
+func (n *Node) answerQuestions() {
+	answer := func(data []byte) []byte {
+		var q question
+		if json.Unmarshal(data, &q) != nil {
+			return nil
+		}
+		n.mu.Lock()
+		s := n.turns[q.Turn]
+		n.mu.Unlock()
+		if s != nil {
+			n.root.Send(s.pid, nudge{})
+		}
+		b, err := json.Marshal(reply{Mine: s != nil})
+		if err != nil {
+			return nil
+		}
+		return b
+	}
+	for n.ctx.Err() == nil {
+		if err := n.cfg.Bus.Serve(n.ctx, n.cfg.Boot, answer); err != nil && n.ctx.Err() == nil {
+			n.log.Warn("questions of other nodes cannot be heard: trying again", "err", err)
+			pause(n.ctx, backOff)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// backOff is how long a message waits that another node seems to be busy with.
+const backOff = time.Second
+
+// takes pulls one item at a time while there is room, and hands it over at once.
+func (n *Node) takes() {
+	placements := append([]string{events.EndPlacement}, n.cfg.Placements...)
+	for {
+		select {
+		case n.room <- struct{}{}:
+		case <-n.pull.Done():
+			return
+		}
+		d, err := n.cfg.Bus.Pull(n.pull, placements)
+		if err != nil {
+			<-n.room
+			if n.pull.Err() != nil {
+				return
+			}
+			n.log.Warn("the queue cannot be read: trying again", "err", err)
+			if !pause(n.pull, backOff) {
+				return
+			}
+			continue
+		}
+		if !n.take(d) {
+			<-n.room
+		}
+	}
+}
+
+// take decides what to do with a delivery. It is a hint: only the log decides.
+// true means that the turn is in memory now and keeps its room.
+func (n *Node) take(d bus.Delivery) bool {
+	it := d.Item()
+	if d.Deliveries() > 1 {
+		n.cfg.Seen.Count("redeliveries", 1)
+	}
+	n.mu.Lock()
+	s := n.turns[it.Turn]
+	n.mu.Unlock()
+	if s != nil {
+		n.again(s, d)
+		return false
+	}
+	stored, err := n.history(d)
+	if err != nil {
+		n.log.Warn("a turn cannot be read: giving it back", "turn", it.Turn.String(), "err", err)
+		n.nak(d, backOff)
+		return false
+	}
+	t := lifecycle.Fold(it.Turn, commits(stored)...)
+	switch {
+	case t.Submitted == nil:
+		n.log.Error("the queue names a turn that has no events: dropped", "turn", it.Turn.String(), "seq", it.Seq)
+		n.ack(d)
+	case t.Ended != nil || t.Submitted.Imported != "":
+		n.ack(d)
+	case t.Foreign:
+		n.log.Error("a turn holds events of a newer release: left to a newer node", "turn", it.Turn.String())
+		n.nak(d, 30*time.Second)
+	default:
+		return n.consider(t, stored, d)
+	}
+	return false
+}
+
+// again handles an item of a turn that is in memory here.
+func (n *Node) again(s *seat, d bus.Delivery) {
+	n.root.Send(s.pid, nudge{seq: d.Item().Seq})
+	if s.delivery.Item().ID == d.Item().ID && s.delivery.Reply() != d.Reply() {
+		// The claim's own message came back: its earlier ack was late. The newer
+		// delivery is the claim now.
+		n.mu.Lock()
+		s.delivery = d
+		n.mu.Unlock()
+		return
+	}
+	if s.delivery.Item().ID != d.Item().ID {
+		n.ack(d)
+	}
+}
+
+// history is what the log holds of the turn. The commit that an item carries is
+// enough to begin with: should there be more, the first append says so.
+func (n *Node) history(d bus.Delivery) ([]bus.Stored, error) {
+	it := d.Item()
+	if len(it.Commit) > 0 && it.Seq > 0 && d.Deliveries() == 1 {
+		if c, err := events.Decode(it.Commit); err == nil && c.Turn == it.Turn {
+			return []bus.Stored{{Generation: n.cfg.Bus.Generation(), Seq: it.Seq, Commit: c}}, nil
+		}
+	}
+	ctx, stop := context.WithTimeout(n.pull, 10*time.Second)
+	defer stop()
+	return n.cfg.Bus.Load(ctx, it.Turn, it.Seq)
+}
+
+func commits(stored []bus.Stored) []events.Commit {
+	out := make([]events.Commit, len(stored))
+	for i, s := range stored {
+		out[i] = s.Commit
+	}
+	return out
+}
+
+// consider claims a turn that has no owner, or whose owner is gone.
+func (n *Node) consider(t lifecycle.Turn, stored []bus.Stored, d bus.Delivery) bool {
+	if t.Owner.Boot == "" || t.Parked != nil || t.Owner.Boot == n.cfg.Boot {
+		return n.seatTurn(t.Key, stored, d, false)
+	}
+	named := t.Claim.Reply == d.Reply() || d.Deliveries() > 1
+	mine, err := n.askOwner(t.Owner.Boot, t.Key)
+	switch {
+	case err == nil && mine:
+		if named {
+			n.nak(d, backOff)
+		} else {
+			n.ack(d) // a wake-up, and its owner has heard of it
+		}
+		return false
+	case err == nil, n.gone(t.Owner.Boot), d.Deliveries() > 1:
+		return n.seatTurn(t.Key, stored, d, n.drained(t.Owner.Boot))
+	}
+	n.nak(d, backOff)
+	return false
+}
+
+// seatTurn makes the turn's actor. Only this function does.
+func (n *Node) seatTurn(key events.TurnKey, stored []bus.Stored, d bus.Delivery, drained bool) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.draining || n.turns[key] != nil {
+		n.nak(d, 0)
+		return false
+	}
+	s := &seat{delivery: d}
+	props := actor.PropsFromProducer(func() actor.Actor { return newTurnActor(n, key, stored, drained) }, actor.WithSupervisor(once))
+	pid, err := n.root.SpawnNamed(props, "turn/"+key.String())
+	if err != nil {
+		n.log.Warn("the turn's actor is still there: giving the turn back", "turn", key.String(), "err", err)
+		n.nak(d, backOff)
+		return false
+	}
+	s.pid = pid
+	n.turns[key] = s
+	return true
+}
+
+// once stops an actor whose own boundary has failed: the boundary handles panics.
+var once = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
+
+// unseat takes a turn out of memory. The last actor of a turn to go calls it.
+func (n *Node) unseat(key events.TurnKey) {
+	n.mu.Lock()
+	_, had := n.turns[key]
+	delete(n.turns, key)
+	if n.draining && len(n.turns) == 0 && had {
+		close(n.empty)
+	}
+	n.mu.Unlock()
+	if had {
+		<-n.room
+	}
+}
+
+// delivery is the claim's message of a turn in memory; nil if it is not.
+func (n *Node) delivery(key events.TurnKey) bus.Delivery {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s := n.turns[key]; s != nil {
+		return s.delivery
+	}
+	return nil
+}
+
+func (n *Node) ack(d bus.Delivery) {
+	if err := d.Ack(); err != nil && n.ctx.Err() == nil {
+		n.log.Warn("an ack was not sent: the message will come again", "err", err)
+	}
+}
+
+func (n *Node) nak(d bus.Delivery, after time.Duration) {
+	if err := d.Nak(after); err != nil && n.ctx.Err() == nil {
+		n.log.Warn("a message was not given back: it comes again by itself", "err", err)
+	}
+}
+
+// heartbeats keeps the claims of all turns in memory alive.
+func (n *Node) heartbeats() {
+	tick := time.NewTicker(n.cfg.Heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return
+		}
+		n.mu.Lock()
+		all := make([]bus.Delivery, 0, len(n.turns))
+		for _, s := range n.turns {
+			all = append(all, s.delivery)
+		}
+		n.mu.Unlock()
+		for _, d := range all {
+			if err := d.Extend(); err != nil && n.ctx.Err() == nil {
+				n.log.Warn("a claim was not extended", "turn", d.Item().Turn.String(), "err", err)
+			}
+		}
+	}
+}
+
+// wakes hears wake-ups, whatever the room: for a turn in memory the actor is
+// told, for one of another owner the owner, and for one of nobody the queue.
+func (n *Node) wakes() {
+	for {
+		d, err := n.cfg.Bus.PullWake(n.pull)
+		switch {
+		case err == nil:
+			n.wake(d)
+		case n.pull.Err() != nil:
+			return
+		default:
+			n.log.Warn("wake-ups cannot be read: trying again", "err", err)
+			if !pause(n.pull, backOff) {
+				return
+			}
+		}
+	}
+}
+
+func (n *Node) wake(d bus.Delivery) {
+	it := d.Item()
+	n.mu.Lock()
+	s := n.turns[it.Turn]
+	n.mu.Unlock()
+	if s != nil {
+		n.root.Send(s.pid, nudge{seq: it.Seq})
+		n.ack(d)
+		return
+	}
+	err := n.forward(it)
+	switch {
+	case err == nil:
+		n.ack(d)
+	case n.pull.Err() != nil:
+		n.nak(d, 0)
+	default:
+		n.log.Warn("a wake-up could not be passed on: it comes again", "turn", it.Turn.String(), "err", err)
+		n.nak(d, backOff)
+	}
+}
+
+// forward passes a wake-up to the turn's owner, or to the queue where it has none.
+func (n *Node) forward(it bus.Item) error {
+	ctx, stop := context.WithTimeout(n.pull, 10*time.Second)
+	defer stop()
+	stored, err := n.cfg.Bus.Load(ctx, it.Turn, it.Seq)
+	if err != nil {
+		return err
+	}
+	t := lifecycle.Fold(it.Turn, commits(stored)...)
+	if t.Submitted == nil || t.Ended != nil {
+		return nil
+	}
+	if t.Owner.Boot != "" && t.Parked == nil && t.Owner.Boot != n.cfg.Boot {
+		mine, err := n.askOwner(t.Owner.Boot, it.Turn)
+		if err == nil && mine {
+			return nil
+		}
+		if err != nil && !n.gone(t.Owner.Boot) {
+			return errors.Join(err, errors.New("its owner does not answer"))
+		}
+	}
+	it.ID += ".q"
+	it.Placement, it.Commit = t.Submitted.Placement, nil
+	return n.cfg.Bus.Push(ctx, it)
+}

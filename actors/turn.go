@@ -1,0 +1,380 @@
+package actors
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// incarnations numbers the lives of actors, so that an answer meant for an
+// earlier one is known as such.
+var incarnations atomic.Uint64
+
+// turnActor is a mailbox around the decider of one turn: decide, append, fold
+// what was written, hand out what is due. It has no opinions.
+type turnActor struct {
+	n       *Node
+	key     events.TurnKey
+	inc     uint64
+	drained bool // the earlier owner gave the turn back on purpose
+	self    *actor.PID
+	panics  int
+
+	log   []bus.Stored   // the commits that state was folded from
+	at    uint64         // sequence of the last one
+	state lifecycle.Turn // of what is in the log
+	owner events.Owner   // as this actor has claimed it; zero before
+
+	// What has been decided on top and is not in the log yet.
+	spec   lifecycle.Turn
+	pend   []events.Record
+	cmds   []lifecycle.Command // that pend came from: decided again after a conflict
+	flown  []lifecycle.Command // those of the append under way
+	flight bool                // an append or a reload is under way
+	ask    bool                // a flush is in the mailbox
+	open   int                 // answers of call actors that will come at once
+
+	asked   []*Asked
+	calls   map[int]*actor.PID
+	owed    map[int][]lifecycle.Effect // what each call actor was told last
+	planing bool
+	parking bool
+	timer   *time.Timer // of the turn's deadline
+	ending  bool
+	drain   bool
+	giveUp  bool
+	lost    bool // another owner has it: nothing more is done here
+}
+
+func newTurnActor(n *Node, key events.TurnKey, stored []bus.Stored, drained bool) *turnActor {
+	return &turnActor{
+		n: n, key: key, inc: incarnations.Add(1), drained: drained, log: stored,
+		calls: make(map[int]*actor.PID), owed: make(map[int][]lifecycle.Effect),
+	}
+}
+
+// Receive is proto.actor's.
+func (a *turnActor) Receive(c actor.Context) {
+	defer a.boundary(c)
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		a.self = c.Self()
+		a.begin(c)
+	case *actor.Stopped:
+		a.stopped()
+	case appended:
+		a.appended(c, m)
+	case loaded:
+		a.loaded(c, m)
+	case planned:
+		a.planned(c, m)
+	case answer:
+		a.answered(c, m)
+	case act:
+		a.command(m.cmd)
+		a.pump(c)
+	case flush:
+		if m.inc == a.inc {
+			a.ask = false
+			a.commit()
+		}
+	case due:
+		if m.inc == a.inc {
+			a.due(c, m.effect)
+		}
+	case nudge:
+		a.nudged(m)
+	case drain:
+		a.drain = true
+		a.pump(c)
+	case giveUp:
+		a.drain, a.giveUp = true, true
+		a.handBack(c)
+	case settledDown:
+		if m.inc == a.inc {
+			a.finish(c)
+		}
+	case reopen:
+		if m.inc == a.inc {
+			a.reload(0)
+		}
+	}
+}
+
+// begin folds what the queue's item brought, and claims.
+func (a *turnActor) begin(c actor.Context) {
+	a.refold(a.log)
+	a.claim()
+	a.pump(c)
+}
+
+func (a *turnActor) claim() {
+	d := a.n.delivery(a.key)
+	if d == nil {
+		return
+	}
+	a.command(lifecycle.Claim{Boot: a.n.cfg.Boot, Node: a.n.cfg.Name, Reply: d.Reply(), Drained: a.drained})
+}
+
+// refold makes the state anew from commits.
+func (a *turnActor) refold(stored []bus.Stored) {
+	a.log, a.at = stored, 0
+	if len(stored) > 0 {
+		a.at = stored[len(stored)-1].Seq
+	}
+	a.state = lifecycle.Fold(a.key, commits(stored)...)
+	a.spec, a.pend = a.state, nil
+	a.owner = events.Owner{}
+	if a.state.Owner.Boot == a.n.cfg.Boot && a.state.Parked == nil {
+		a.owner = a.state.Owner
+	}
+}
+
+// command decides on top of everything decided so far. A refusal is an ordinary
+// answer: the command has become pointless, or its attempt is over.
+func (a *turnActor) command(cmd lifecycle.Command) {
+	if a.lost || a.spec.Ended != nil {
+		a.refused(cmd, lifecycle.ErrStale)
+		return
+	}
+	env := lifecycle.Env{Now: a.now(), Owner: a.owner}
+	recs, err := lifecycle.Decide(a.spec, env, cmd)
+	if err != nil {
+		a.refused(cmd, err)
+		return
+	}
+	if len(recs) == 0 {
+		return
+	}
+	if _, ok := cmd.(lifecycle.Claim); ok {
+		a.owner = events.Owner{Boot: a.n.cfg.Boot, Epoch: a.spec.Owner.Epoch + 1}
+	}
+	for _, r := range recs {
+		a.spec = lifecycle.Evolve(a.spec, lifecycle.Meta{At: env.Now, By: a.owner}, r)
+	}
+	a.pend = append(a.pend, recs...)
+	a.cmds = append(a.cmds, cmd)
+}
+
+// refused notes an answer that came too late: it is evidence.
+func (a *turnActor) refused(cmd lifecycle.Command, err error) {
+	s, ok := cmd.(lifecycle.Settle)
+	if ok && (errors.Is(err, lifecycle.ErrStale) || errors.Is(err, lifecycle.ErrEnded) || errors.Is(err, lifecycle.ErrNotOwner)) {
+		a.n.late(a.key.Call(s.Call), a.owner, s)
+		return
+	}
+	if !errors.Is(err, lifecycle.ErrStale) && !errors.Is(err, lifecycle.ErrEnded) {
+		a.n.log.Info("a command was refused", "turn", a.key.String(), "err", err)
+	}
+}
+
+func (a *turnActor) now() time.Time { return a.n.cfg.Now().UTC().Truncate(time.Microsecond) }
+
+// pump hands out what is due and has what was decided committed. It runs after
+// every message.
+func (a *turnActor) pump(c actor.Context) {
+	if a.lost || a.ending {
+		return
+	}
+	if a.state.Ended != nil && !a.flight && len(a.pend) == 0 {
+		a.end()
+		return
+	}
+	if a.state.Parked != nil && a.owner.Boot != "" {
+		a.end()
+		return
+	}
+	if a.plan(c) {
+		return
+	}
+	a.tellCalls(c)
+	a.turnEffects()
+	if len(a.pend) > 0 && !a.flight && a.open == 0 && !a.ask {
+		a.ask = true
+		a.n.root.Send(a.self, flush{a.inc}) // behind what is in the mailbox now: it joins the commit
+	}
+	if a.drain && !a.flight && len(a.pend) == 0 {
+		a.handBack(c)
+	}
+}
+
+// commit appends what has been decided.
+func (a *turnActor) commit() {
+	if len(a.pend) == 0 || a.flight || a.open > 0 || a.lost {
+		return
+	}
+	a.flight = true
+	recs, inc, at, state := a.pend, a.inc, a.at, a.spec
+	a.pend, a.flown, a.cmds = nil, a.cmds, nil
+	now := a.now()
+	by := a.owner
+	a.n.wg.Go(func() {
+		s, err := a.n.append(a.key, at, by, now, recs, state)
+		a.n.root.Send(a.self, appended{inc, s, err})
+	})
+}
+
+// append makes commits of the records, stores what they refer to, and appends.
+func (n *Node) append(key events.TurnKey, at uint64, by events.Owner, now time.Time, recs []events.Record, after lifecycle.Turn) ([]bus.Stored, error) {
+	if recs[len(recs)-1].Event.Kind() == events.KindTurnCompleted {
+		for _, w := range lifecycle.TurnWholes(after) {
+			if w.Whole.Bytes == nil {
+				continue
+			}
+			if _, err := n.putBlob(n.ctx, w.Whole.Bytes, w.Whole.Ref.Media); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var out []bus.Stored
+	for _, c := range bus.Split(events.Commit{ID: ulid.Make().String(), Turn: key, At: now, By: by, Records: recs}) {
+		s, err := n.cfg.Bus.Append(n.ctx, c, at)
+		if err != nil {
+			return out, err
+		}
+		out, at = append(out, s), s.Seq
+	}
+	return out, nil
+}
+
+// appended folds what was written, or starts over where history has moved on.
+func (a *turnActor) appended(c actor.Context, m appended) {
+	if m.inc != a.inc {
+		return
+	}
+	a.flight = false
+	switch {
+	case m.err == nil:
+		for _, s := range m.stored {
+			a.fold(c, s)
+		}
+		a.flown = nil
+		if len(a.pend) == 0 {
+			a.spec = a.state
+		}
+		a.pump(c)
+	case a.n.ctx.Err() != nil:
+		a.lost = true
+		c.Stop(c.Self())
+	default:
+		if errors.Is(m.err, bus.ErrConflict) {
+			a.n.cfg.Seen.Count("conflicts", 1)
+		} else {
+			a.n.log.Warn("an append failed: reading the turn anew", "turn", a.key.String(), "err", m.err)
+		}
+		var conflict *bus.Conflict
+		last := uint64(0)
+		if errors.As(m.err, &conflict) {
+			last = conflict.Last
+		}
+		a.reload(last)
+	}
+}
+
+// fold takes up a commit of this actor's own, decoded from the stored bytes.
+func (a *turnActor) fold(c actor.Context, s bus.Stored) {
+	a.log = append(a.log, s)
+	a.at = s.Seq
+	a.state = lifecycle.FoldOn(a.state, s.Commit)
+	tools := toolNames(a.state)
+	a.n.cfg.Seen.Committed(s, tools)
+	a.n.live.tell(s, tools)
+	for _, r := range s.Commit.Records {
+		if r.Call == events.TurnEvent {
+			continue
+		}
+		call := a.state.Calls[r.Call]
+		if call.Phase != lifecycle.PhaseStarted && call.Attempt > 0 {
+			a.n.hands.forget(attemptKey{a.key.Call(r.Call), call.Attempt})
+		}
+		if events.IsTerminal(r.Event.Kind()) {
+			a.release(c, call)
+		}
+	}
+}
+
+// toolNames are the tools of a turn's calls, for live subjects.
+func toolNames(t lifecycle.Turn) map[int]string {
+	m := make(map[int]string, len(t.Calls))
+	for i, c := range t.Calls {
+		m[i] = c.Tool
+	}
+	return m
+}
+
+// reload reads the turn anew, up to a sequence that it must see.
+func (a *turnActor) reload(atLeast uint64) {
+	a.flight = true // nothing is appended meanwhile
+	inc := a.inc
+	a.n.wg.Go(func() {
+		var stored []bus.Stored
+		var err error
+		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+			stored, err = a.n.cfg.Bus.Load(a.n.ctx, a.key, atLeast)
+			if err == nil || !pause(a.n.ctx, wait) {
+				break
+			}
+		}
+		a.n.root.Send(a.self, loaded{inc, stored, err})
+	})
+}
+
+// loaded decides again what had been decided on a history that has moved on.
+func (a *turnActor) loaded(c actor.Context, m loaded) {
+	if m.inc != a.inc {
+		return
+	}
+	a.flight = false
+	if m.err != nil {
+		a.lost = true
+		c.Stop(c.Self())
+		return
+	}
+	had := a.owner
+	cmds := append(a.flown, a.cmds...)
+	a.flown, a.cmds = nil, nil
+	a.refold(m.commits)
+	claimed := had.Boot != "" && a.state.Owner.Epoch >= had.Epoch
+	if claimed && a.state.Owner != had && a.state.Ended == nil {
+		a.lose(c)
+		return
+	}
+	for _, cmd := range cmds {
+		a.command(cmd)
+	}
+	if a.owner.Boot == "" && a.state.Ended == nil {
+		a.claim()
+	}
+	if a.owner.Boot != "" {
+		a.command(lifecycle.Advance{})
+	}
+	clear(a.owed)
+	a.open = 0
+	a.pump(c)
+}
+
+// lose stops acting for a turn that another boot has claimed.
+func (a *turnActor) lose(c actor.Context) {
+	a.lost = true
+	a.n.log.Warn("another node has claimed the turn: this one stops acting for it", "turn", a.key.String(), "owner", a.state.Owner.Boot)
+	owner := a.owner
+	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, owner, s) })
+	c.Stop(c.Self())
+}
+
+// nudged reads the turn anew where somebody else has appended to it.
+func (a *turnActor) nudged(m nudge) {
+	for _, pid := range a.calls {
+		a.n.root.Send(pid, again{})
+	}
+	if (m.seq == 0 || m.seq > a.at) && !a.flight && !a.ending && !a.lost {
+		a.reload(m.seq)
+	}
+}

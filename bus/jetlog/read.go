@@ -1,0 +1,232 @@
+package jetlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+)
+
+const (
+	pageSize  = 256     // messages of one batched get
+	pageBytes = 4 << 20 // of one batched get, about
+	pageSlots = pageSize + 8
+	directGet = "$JS.API.DIRECT.GET." + StreamRead
+	streamGet = "$JS.API.STREAM.MSG.GET."
+)
+
+// raw is a message of the log as stored.
+type raw struct {
+	seq     uint64
+	subject string
+	body    []byte
+}
+
+// pageRequest asks for messages from a sequence on.
+type pageRequest struct {
+	Seq     uint64 `json:"seq"`
+	NextFor string `json:"next_by_subj,omitempty"`
+	Batch   int    `json:"batch"`
+	Bytes   int    `json:"max_bytes"`
+}
+
+// page reads the next messages of the mirror with one request. more says that
+// there are others behind them.
+func (b *Bus) page(ctx context.Context, s *slots, from uint64, filter string) (got []raw, more bool, err error) {
+	body, err := json.Marshal(pageRequest{from, filter, pageSize, pageBytes})
+	if err != nil {
+		return nil, false, err
+	}
+	sl, err := s.take(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	clean := false
+	defer func() { s.give(sl, clean) }()
+	loss := s.link.loss()
+	if err := s.send(sl, &nats.Msg{Subject: directGet, Data: body}); err != nil {
+		return nil, false, err
+	}
+	previous := uint64(0)
+	for {
+		m, err := s.await(ctx, sl, loss, answerLimit)
+		if err != nil {
+			return nil, false, err
+		}
+		switch m.Header.Get("Status") {
+		case "":
+			r, before, err := rawMessage(m)
+			if err != nil || before != previous {
+				return nil, false, errors.Join(errTorn, err)
+			}
+			got, previous = append(got, r), r.seq
+			continue
+		case "404":
+			clean = true
+			return nil, false, nil
+		case "204":
+			clean = true
+			if m.Header.Get(headerPrevious) != strconv.FormatUint(previous, 10) {
+				return nil, false, errTorn
+			}
+			return got, m.Header.Get(headerPending) != "0", nil
+		}
+		return nil, false, fmt.Errorf("read the mirror: the server says %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
+	}
+}
+
+// errTorn says that messages of a batch did not arrive. They are asked for again.
+var errTorn = errors.New("some messages of a batch are missing")
+
+func rawMessage(m *nats.Msg) (r raw, previous uint64, err error) {
+	r = raw{subject: m.Header.Get(headerSubject), body: m.Data}
+	if r.seq, err = strconv.ParseUint(m.Header.Get(headerSeq), 10, 64); err != nil {
+		return r, 0, fmt.Errorf("a message of the mirror has no sequence: %w", err)
+	}
+	previous, err = strconv.ParseUint(m.Header.Get(headerPrevious), 10, 64)
+	return r, previous, err
+}
+
+// passing says whether a read is worth repeating as it is.
+func passing(err error) bool {
+	return errors.Is(err, errTorn) || errors.Is(err, errLinkLost) || errors.Is(err, errNobody) || errors.Is(err, errNoAnswer) ||
+		errors.Is(err, errNotSent) && !errors.Is(err, nats.ErrConnectionClosed)
+}
+
+// Load is bus.Log's. The common case, a short turn that the mirror has already,
+// is one request.
+func (b *Bus) Load(ctx context.Context, turn events.TurnKey, atLeast uint64) ([]bus.Stored, error) {
+	if err := turn.Check(); err != nil {
+		return nil, fmt.Errorf("load: %w", err)
+	}
+	ctx, stop := b.ctxOf(ctx)
+	defer stop()
+	out, err := b.loadFrom(ctx, turn, 1, atLeast)
+	if err != nil {
+		return nil, fmt.Errorf("load turn %s: %w", turn, readError(ctx, err))
+	}
+	return out, nil
+}
+
+// readError adds why ctx ended, and that the log was not reached if it was not.
+func readError(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return errors.Join(cause, err)
+	}
+	if passing(err) {
+		return fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
+	}
+	return unavailable(err)
+}
+
+// loadFrom reads a turn's commits from a sequence on, once those up to atLeast
+// can be seen.
+func (b *Bus) loadFrom(ctx context.Context, turn events.TurnKey, from, atLeast uint64) ([]bus.Stored, error) {
+	var out []bus.Stored
+	subject := bus.EventSubject(turn)
+	pause := backoff{200 * time.Microsecond, 20 * time.Millisecond}
+	for tries := 0; ; tries++ {
+		got, more, err := b.page(ctx, b.loads, from, subject)
+		if err != nil && !passing(err) {
+			return nil, err
+		}
+		for _, r := range got {
+			s, err := b.commit(r, turn)
+			if err != nil {
+				return nil, err
+			}
+			out, from = append(out, s), r.seq+1
+		}
+		switch {
+		case err == nil && more:
+			continue
+		case err == nil && from > atLeast:
+			return out, nil
+		case err == nil && tries > 6:
+			if atLeast, err = b.reachable(ctx, subject, atLeast); err != nil && !passing(err) {
+				return nil, err
+			}
+			if err == nil && from > atLeast {
+				return out, nil
+			}
+		}
+		if late := pause.wait(ctx); late != nil {
+			return nil, errors.Join(late, err)
+		}
+	}
+}
+
+// commit decodes a message that must be of the turn.
+func (b *Bus) commit(r raw, turn events.TurnKey) (bus.Stored, error) {
+	s, err := b.stored(r.seq, r.body)
+	if err == nil && s.Commit.Turn != turn {
+		err = fmt.Errorf("commit at sequence %d is of turn %s: the log is damaged", r.seq, s.Commit.Turn)
+	}
+	return s, err
+}
+
+// reachable is the last sequence of a subject that a reader need wait for: once
+// the mirror has come to atLeast, it is the subject's own last one there. The
+// mirror's leader answers, where a batched get may come from a follower.
+func (b *Bus) reachable(ctx context.Context, subject string, atLeast uint64) (uint64, error) {
+	info, err := b.mirror.Info(ctx)
+	if err != nil {
+		return atLeast, fmt.Errorf("%w: %w", errNobody, err)
+	}
+	if info.State.LastSeq < atLeast {
+		return atLeast, nil
+	}
+	last, err := b.lastOf(ctx, subject)
+	return min(last, atLeast), err
+}
+
+// lastOf is the last sequence of a subject, or of a pattern, in the mirror; 0 if
+// there is none.
+func (b *Bus) lastOf(ctx context.Context, subject string) (uint64, error) {
+	body, err := json.Marshal(struct {
+		Last string `json:"last_by_subj"`
+	}{subject})
+	if err != nil {
+		return 0, err
+	}
+	m, err := b.loads.ask(ctx, &nats.Msg{Subject: streamGet + StreamRead, Data: body}, answerLimit)
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Message *struct {
+			Seq uint64 `json:"seq"`
+		} `json:"message"`
+		Error *apiError `json:"error"`
+	}
+	switch err := json.Unmarshal(m.Data, &answer); {
+	case err != nil:
+		return 0, fmt.Errorf("the answer %q is not JSON: %w", clip(m.Data), err)
+	case answer.Message != nil:
+		return answer.Message.Seq, nil
+	case answer.Error != nil && answer.Error.Code == 404:
+		return 0, nil
+	case answer.Error != nil && answer.Error.passes():
+		return 0, fmt.Errorf("%w: %w", errNobody, answer.Error)
+	}
+	return 0, fmt.Errorf("read the mirror: the server answers %q", clip(m.Data))
+}
+
+// find looks for a commit by its id among the turn's commits from one sequence
+// to another, once the mirror has them.
+func (b *Bus) find(ctx context.Context, turn events.TurnKey, from, to uint64, id string) (bus.Stored, bool, error) {
+	found, err := b.loadFrom(ctx, turn, from, to)
+	for _, s := range found {
+		if s.Commit.ID == id {
+			return s, true, nil
+		}
+	}
+	return bus.Stored{}, false, err
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway"
+)
+
+// withDesk opens the log, does something at its desk, and closes it.
+func (a *app) withDesk(ctx context.Context, do func(*gateway.Desk) error) error {
+	log, err := a.set.quiet(a.err)
+	if err != nil {
+		return err
+	}
+	ses, err := a.set.open(ctx, log, false)
+	if err != nil {
+		return err
+	}
+	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.bus, Log: log})
+	return errors.Join(do(desk), ses.close())
+}
+
+// said prints what became of an act.
+func (a *app) said(status, what string) error {
+	if a.json {
+		return a.printJSON(map[string]string{"status": status, "of": what})
+	}
+	a.print("%s: %s\n", what, status)
+	return nil
+}
+
+// cancel is the verb that asks for the end of a turn or a call.
+func (a *app) cancel() *cobra.Command {
+	var by, reason string
+	cmd := &cobra.Command{
+		Use: "cancel TRACE/TURN[/CALL]", Short: "Ask for the end of a turn, or of one call", Args: exactArgs(1, "trace/turn or trace/turn/call"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
+				r, err := cancelOf(cmd.Context(), d, args[0], me(by), reason)
+				switch {
+				case err != nil:
+					return err
+				case !r.Accepted && a.json:
+					return a.printJSON(map[string]string{"status": "already_terminal", "state": string(r.Ended), "of": args[0]})
+				case !r.Accepted:
+					return a.said("already ended: "+string(r.Ended), args[0])
+				}
+				return a.said("accepted", args[0])
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "", "`name` of who asks; left out: the user")
+	cmd.Flags().StringVar(&reason, "reason", "", "a `sentence` for the record, and for the model")
+	return cmd
+}
+
+func cancelOf(ctx context.Context, d *gateway.Desk, what string, by events.Principal, reason string) (gateway.Reply, error) {
+	if strings.Count(what, "/") == 2 {
+		call, err := events.ParseCallKey(what)
+		if err != nil {
+			return gateway.Reply{}, usage(err, "name a call as trace/turn/call")
+		}
+		return d.CancelCall(ctx, call, by, reason)
+	}
+	key, err := events.ParseTurnKey(what)
+	if err != nil {
+		return gateway.Reply{}, usage(err, "name a turn as trace/turn")
+	}
+	return d.CancelTurn(ctx, key, by, reason)
+}
+
+// callAct is a verb that does something to one call.
+func (a *app) callAct(use, about, status string, n int, what string, do func(context.Context, *gateway.Desk, events.CallKey, []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: about, Args: exactArgs(n, what),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			call, err := events.ParseCallKey(args[0])
+			if err != nil {
+				return usage(err, "name a call as trace/turn/call: sluice-node inbox shows them")
+			}
+			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
+				if err := do(cmd.Context(), d, call, args); err != nil {
+					return err
+				}
+				return a.said(status, args[0])
+			})
+		},
+	}
+}
+
+// approve is the verb that says yes.
+func (a *app) approve() *cobra.Command {
+	var by, note, hash, changed string
+	var session bool
+	cmd := a.callAct("approve TRACE/TURN/CALL", "Say yes to a call that waits for a person", "approved", 1, "trace/turn/call",
+		func(ctx context.Context, d *gateway.Desk, call events.CallKey, _ []string) error {
+			yes := gateway.Approval{By: me(by), Hash: hash, Note: note}
+			if session {
+				yes.Scope = events.ScopeSession
+			}
+			if changed != "" {
+				yes.Args = &changed
+			}
+			return d.Approve(ctx, call, yes)
+		})
+	f := cmd.Flags()
+	f.StringVar(&by, "by", "", "`name` of who says so; left out: the user")
+	f.StringVar(&note, "note", "", "a `sentence` for the record")
+	f.StringVar(&hash, "hash", "", "`hash` of the arguments that you saw, from the inbox: a yes to others is refused")
+	f.StringVar(&changed, "args", "", "run it with these arguments (`JSON`); they pass all gates again")
+	f.BoolVar(&session, "session", false, "yes to exactly this call for the rest of its trace")
+	return cmd
+}
+
+// deny is the verb that says no.
+func (a *app) deny() *cobra.Command {
+	var by, note string
+	cmd := a.callAct("deny TRACE/TURN/CALL", "Say no to a call that waits for a person", "denied", 1, "trace/turn/call",
+		func(ctx context.Context, d *gateway.Desk, call events.CallKey, _ []string) error {
+			return d.Reject(ctx, call, me(by), note)
+		})
+	cmd.Flags().StringVar(&by, "by", "", "`name` of who says so; left out: the user")
+	cmd.Flags().StringVar(&note, "note", "", "a `sentence` for the model")
+	return cmd
+}
+
+// resolve is the verb that says how a call ended whose end is not known.
+func (a *app) resolve() *cobra.Command {
+	var by, note string
+	cmd := a.callAct("resolve TRACE/TURN/CALL none|done", "Say whether a call whose end is unknown had its effect", "resolved", 2, "trace/turn/call, and none or done",
+		func(ctx context.Context, d *gateway.Desk, call events.CallKey, args []string) error {
+			e := events.Effects(args[1])
+			if e != events.EffectsNone && e != events.EffectsDone {
+				return usage(fmt.Errorf("effects %q", args[1]), "say none: nothing happened; or done: it happened")
+			}
+			return d.Resolve(ctx, call, me(by), e, note)
+		})
+	cmd.Flags().StringVar(&by, "by", "", "`name` of who says so; left out: the user")
+	cmd.Flags().StringVar(&note, "note", "", "a `sentence` for the record")
+	return cmd
+}
+
+// inbox is the verb that shows what waits for a person.
+func (a *app) inbox() *cobra.Command {
+	return &cobra.Command{
+		Use: "inbox", Short: "Show the calls that wait for a person", Args: exactArgs(0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
+				list, err := d.Inbox(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(map[string]any{"approvals": list})
+				}
+				for _, p := range list {
+					a.print("%s  %s by %s\n  asks     %s\n  why      %s\n  hash     %s\n  expires  %s\n",
+						p.Call, short(p.Tool, 64), short(p.Principal.ID, 64), tell(p.Asks), short(p.Why, 300), p.Hash, p.Expires.Local().Format(time.RFC3339))
+				}
+				if len(list) == 0 {
+					a.note("nothing waits for a person")
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// tail is the verb that shows the log's events.
+func (a *app) tail() *cobra.Command {
+	var from, trace, turn string
+	var kinds, tools []string
+	follow := true
+	cmd := &cobra.Command{
+		Use: "tail", Short: "Show the events of the log, as they come or from a position on", Args: exactArgs(0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f := gateway.FeedFilter{Trace: trace, Turn: turn, Tools: tools}
+			var err error
+			if f.Kinds, err = gateway.ParseKinds(kinds); err != nil {
+				return usage(err, "see --kind")
+			}
+			if f.Turn != "" && f.Trace == "" {
+				return usage(errors.New("--turn without --trace"), "a turn's id is unique only in its trace: give both")
+			}
+			at, err := tailFrom(from)
+			if err != nil {
+				return err
+			}
+			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error { return a.runTail(cmd.Context(), d, at, from == "", f, follow) })
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&from, "from", "", "`position` of the first event, or start; left out: from now on")
+	fl.StringVar(&trace, "trace", "", "only of this trace `id`")
+	fl.StringVar(&turn, "turn", "", "only of this turn `id`")
+	fl.StringSliceVar(&kinds, "kind", nil, "only of these `kinds`")
+	fl.StringSliceVar(&tools, "tool", nil, "only of calls of these `tools`")
+	fl.BoolVar(&follow, "follow", true, "go on with what comes")
+	return cmd
+}
+
+func tailFrom(from string) (events.Position, error) {
+	if from == "" || from == "start" {
+		return events.Position{}, nil
+	}
+	p, err := events.ParsePosition(from)
+	if err != nil {
+		return p, usage(err, "give a position as tail shows it, or start")
+	}
+	return p, nil
+}
+
+func (a *app) runTail(ctx context.Context, d *gateway.Desk, at events.Position, now bool, f gateway.FeedFilter, follow bool) error {
+	if now {
+		head, err := d.Bus().Head(ctx)
+		if err != nil {
+			return err
+		}
+		at = head
+	}
+	err := d.Events(ctx, at, f, follow, func(e gateway.FeedEvent) error {
+		switch {
+		case e.Notice != "" && a.json:
+			return a.printJSON(map[string]string{"notice": string(e.Notice), "from": e.From.String(), "to": e.Position.String()})
+		case e.Notice != "":
+			a.print("-- %s: from %s to %s\n", e.Notice, e.From, e.Position)
+		case a.json:
+			ce, err := e.CloudEvent()
+			if err != nil {
+				return err
+			}
+			a.printRaw(ce)
+		default:
+			a.print("%s\n", describe(e))
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil // somebody has seen enough
+	}
+	return err
+}
+
+// version is the verb that says what this is.
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version, and that of the log format", Args: exactArgs(0, "none"),
+		RunE: func(*cobra.Command, []string) error {
+			if a.json {
+				return a.printJSON(map[string]any{"version": versionOf(), "format": events.Format})
+			}
+			a.print("sluice-node %s, log format %d\n", versionOf(), events.Format)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway"
+)
+
+// describe is one event in a line for a person.
+func describe(e gateway.FeedEvent) string {
+	rec := e.Record()
+	turn := e.Stored.Commit.Turn
+	what, tool := turn.String(), "-"
+	if rec.Call != events.TurnEvent {
+		what, tool = turn.Call(rec.Call).String(), short(e.Tool, 40)
+	}
+	line := fmt.Sprintf("%-10s %s  %-18s %-8s %s", e.Position, e.Stored.Commit.At.Local().Format("15:04:05.000"), rec.Event.Kind(), tool, what)
+	if d := detail(rec.Event); d != "" {
+		line += "  " + d
+	}
+	return line
+}
+
+// detail is what is most worth knowing of an event.
+func detail(e events.Event) string {
+	switch e := e.(type) {
+	case *events.TurnSubmitted:
+		return fmt.Sprintf("%d calls by %s", len(e.Calls), short(e.Principal.ID, 40))
+	case *events.TurnClaimed:
+		return fmt.Sprintf("%s, epoch %d", e.Why, e.Owner.Epoch)
+	case *events.TurnPlanned:
+		return "batches " + batches(e.Batches)
+	case *events.TurnAbandoned:
+		return short(e.Reason, 120)
+	case *events.TurnCompleted:
+		return counts(e.Counts)
+	case *events.Denied:
+		return fmt.Sprintf("%s %s: %s", e.Gate, e.Code, short(e.Reason, 160))
+	case *events.ApprovalRequested:
+		return tell(e.Asks)
+	case *events.Authorized:
+		return fmt.Sprintf("%s, %s", e.Decision, e.Verdict.Tier)
+	case *events.Started:
+		return fmt.Sprintf("attempt %d", e.Attempt)
+	case *events.Retrying:
+		return fmt.Sprintf("attempt %d: %s", e.Attempt, e.Class)
+	case *events.Recovered:
+		return fmt.Sprintf("%s: %s", e.Action, short(e.Reason, 120))
+	case *events.Deduplicated:
+		return "the result of " + e.Of
+	case *events.Progress:
+		return short(e.Text, 120)
+	case *events.Unknown:
+		return e.Why + ended(e.Outcome)
+	}
+	if o := outcomeOf(e); o != nil {
+		return strings.TrimPrefix(ended(*o), ", ")
+	}
+	return ""
+}
+
+// tell is the whole of what a person is asked, on one line.
+func tell(asks string) string { return short(asks, 1<<20) }
+
+func outcomeOf(e events.Event) *events.Outcome {
+	switch e := e.(type) {
+	case *events.Completed:
+		return &e.Outcome
+	case *events.Failed:
+		return &e.Outcome
+	case *events.TimedOut:
+		return &e.Outcome
+	case *events.Cancelled:
+		return &e.Outcome
+	}
+	return nil
+}
+
+func ended(o events.Outcome) string {
+	out := fmt.Sprintf(", effects %s", o.Effects)
+	if o.Stages.Run > 0 {
+		out += fmt.Sprintf(", ran %v", (time.Duration(o.Stages.Run) * time.Microsecond).Round(10*time.Microsecond))
+	}
+	if err := o.Result.Error; err != nil {
+		out += fmt.Sprintf(": %s %s", err.Code, short(err.Message, 160))
+	}
+	return out
+}
+
+// batches is for example (2)(1)(1): how many calls each batch has.
+func batches(list [][]int) string {
+	var b strings.Builder
+	for _, one := range list {
+		fmt.Fprintf(&b, "(%d)", len(one))
+	}
+	return b.String()
+}
+
+// counts are terminals by kind, in the order of the table of kinds.
+func counts(m map[events.Kind]int) string {
+	var parts []string
+	for _, row := range events.Kinds {
+		if n := m[row.Kind]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, row.Kind))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy"
+)
+
+// explained is what the gates would say of a call.
+type explained struct {
+	Decision  policy.Decision   `json:"decision"`
+	Gate      string            `json:"gate"`
+	Code      events.Code       `json:"code"`
+	Reason    string            `json:"reason"`
+	Policies  []string          `json:"policies"`
+	Path      string            `json:"path,omitempty"`
+	Tier      events.Tier       `json:"tier,omitempty"`
+	Operation *events.Operation `json:"operation,omitempty"`
+	Policy    string            `json:"policy,omitempty"` // version
+}
+
+// explain is the verb that asks the gates, and runs nothing.
+func (a *app) explain() *cobra.Command {
+	turn := events.TurnSubmitted{Mode: events.ModeWrite, CanAsk: true}
+	cmd := &cobra.Command{
+		Use: "explain TOOL ARGS", Short: "Say what the gates would decide of a call, and why", Args: exactArgs(2, "a tool and its arguments"),
+		Long: "Say what the gates would decide of a call, and why, with the same code that a node uses. Nothing is run, and no\n" +
+			"node is needed. The gates that need state (idempotency key, circuit, locks) are not asked.",
+		RunE: func(_ *cobra.Command, args []string) error {
+			x, err := a.set.explain(turn, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(x)
+			}
+			a.print("%s by %s", x.Decision, x.Gate)
+			if x.Code != "" {
+				a.print(" (%s)", x.Code)
+			}
+			a.print("\n  reason    %s\n  policies  %s\n", short(x.Reason, 2000), strings.Join(x.Policies, ", "))
+			if x.Path != "" {
+				a.print("  path      %s\n", short(x.Path, 300))
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&turn.Mode, "mode", turn.Mode, "read_only or write")
+	f.BoolVar(&turn.CanAsk, "can-ask", turn.CanAsk, "somebody can be asked")
+	f.StringVar(&turn.Principal.ID, "principal", "local", "`id` of who acts")
+	f.StringSliceVar(&turn.Allow, "allow", nil, "narrow the allowlist to these `tools`")
+	a.set.toolFlags(f)
+	return cmd
+}
+
+// explain asks the gates that need no state, in their order.
+func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explained, error) {
+	registry, err := s.registry()
+	if err != nil {
+		return explained{}, err
+	}
+	allow, err := s.allowlists()
+	if err != nil {
+		return explained{}, err
+	}
+	if turn.Workspace, err = s.directory(); err != nil {
+		return explained{}, err
+	}
+	gates := actors.Gates{Registry: registry, Authorizer: policy.Default(), Allow: allow, Network: s.network}
+	if turn.Mode != events.ModeRead && turn.Mode != events.ModeWrite {
+		return explained{}, usage(fmt.Errorf("mode %q", turn.Mode), "use read_only or write")
+	}
+	asked := &actors.Asked{Tool: tool, Turn: &turn}
+	asked.Args, asked.Fault = lifecycle.Parse(strings.ToValidUTF8(raw, "\uFFFD"))
+	findings, verdict := gates.Static(asked)
+	last := findings[len(findings)-1]
+	out := explained{
+		Decision: policy.Allow, Gate: string(last.Gate), Code: last.Code, Reason: last.Reason, Policies: last.Policies,
+		Path: last.Path, Policy: last.Policy,
+	}
+	if out.Policies == nil {
+		out.Policies = []string{}
+	}
+	switch {
+	case last.Ruling == lifecycle.Deny:
+		out.Decision = policy.Deny
+		return out, nil
+	case last.Ruling == lifecycle.Ask:
+		out.Decision = policy.Ask
+	case verdict.Tier == events.Approval && turn.CanAsk:
+		out.Decision, out.Gate = policy.Ask, string(lifecycle.GateApprove)
+		out.Reason = "A call of this tool always needs a person's approval."
+	case verdict.Tier == events.Approval:
+		out.Decision, out.Gate, out.Code = policy.Deny, string(lifecycle.GateApprove), events.PermissionDenied
+		out.Reason = "A call of this tool always needs a person's approval, and nobody can be asked."
+	}
+	out.Tier, out.Operation = verdict.Tier, &verdict.Operation
+	return out, nil
+}

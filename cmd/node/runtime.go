@@ -1,0 +1,196 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy"
+	"github.com/sluice-run/sluice/tools"
+)
+
+// logger writes the node's log to w.
+func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cmp.Or(s.logLevel, "warn"))); err != nil {
+		return nil, usage(fmt.Errorf("log-level %q", s.logLevel), "use debug, info, warn or error")
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch cmp.Or(s.logFormat, "text") {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, usage(fmt.Errorf("log-format %q", s.logFormat), "use text or json")
+}
+
+// directory is the workspace, absolute, and there.
+func (s *settings) directory() (string, error) {
+	dir, err := filepath.Abs(s.workspace)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("it is no directory")
+	}
+	if err != nil {
+		return "", usage(fmt.Errorf("workspace %s: %w", dir, err), "name a directory that exists with --workspace")
+	}
+	return filepath.EvalSymlinks(dir)
+}
+
+// breaker are the numbers of the circuit breakers.
+func (s *settings) breaker() lifecycle.BreakerConfig {
+	return lifecycle.BreakerConfig{Failures: s.breakerFailures, Window: s.breakerWindow}
+}
+
+// node is a running node, with its desk.
+type node struct {
+	ses      *session
+	registry *tools.Registry
+	metrics  *gateway.Metrics
+	actors   *actors.Node
+	desk     *gateway.Desk
+	boot     string
+}
+
+// startNode starts a node on the session's log. ctx bounds the start only.
+func (s *settings) startNode(ctx context.Context, ses *session, log *slog.Logger) (*node, error) {
+	workspace, err := s.directory()
+	if err != nil {
+		return nil, err
+	}
+	registry, err := s.registry()
+	if err != nil {
+		return nil, err
+	}
+	allow, err := s.allowlists()
+	if err != nil {
+		return nil, err
+	}
+	n := &node{ses: ses, registry: registry, boot: ulid.Make().String()}
+	n.metrics = gateway.NewMetrics(gateway.MetricsConfig{
+		Known:    func(tool string) bool { _, ok := registry.Lookup(tool); return ok },
+		Breakers: func() (map[string]string, error) { return n.circuits(s.breaker()) },
+		Running:  func() (int, int) { return n.actors.Running() },
+		Sync:     ses.bus.Barrier().Mode(), Version: versionOf(),
+	})
+	n.actors, err = actors.New(actors.Config{
+		Bus: ses.bus, Registry: registry, Authorizer: policy.Default(), Boot: n.boot, Name: s.nodeName(), Workspace: workspace,
+		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
+		Breaker: s.breaker(), Log: log, Seen: n.metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	own := context.WithoutCancel(ctx) // the node ends by Stop, in order
+	if err := n.actors.Start(own); err != nil {
+		return nil, err
+	}
+	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: ses.bus, Local: localEnds{n.actors}, Log: log})
+	n.desk.Start(own)
+	return n, nil
+}
+
+func (s *settings) nodeName() string {
+	if s.name != "" {
+		return s.name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "node"
+	}
+	return fmt.Sprintf("%s-%d", host, os.Getpid())
+}
+
+// stop drains the node. ctx bounds the drain, beside --drain.
+func (n *node) stop(ctx context.Context) error {
+	err := n.actors.Stop(ctx)
+	n.desk.Stop()
+	return err
+}
+
+// circuits are the tools whose circuit is not closed.
+func (n *node) circuits(c lifecycle.BreakerConfig) (map[string]string, error) {
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+	open, err := actors.OpenTools(ctx, n.ses.bus.Cells(), c, time.Now(), names(n.registry))
+	out := make(map[string]string)
+	for tool := range open {
+		out[tool] = string(lifecycle.BreakerOpen)
+	}
+	return out, err
+}
+
+func names(r *tools.Registry) []string {
+	var out []string
+	for _, t := range r.List() {
+		out = append(out, t.Name)
+	}
+	return out
+}
+
+// list is the tool list for a provider, without the tools whose circuit is open.
+func (n *node) list(c lifecycle.BreakerConfig) func(context.Context, string) (json.RawMessage, error) {
+	return func(ctx context.Context, format string) (json.RawMessage, error) {
+		open, err := actors.OpenTools(ctx, n.ses.bus.Cells(), c, time.Now(), names(n.registry))
+		if err != nil {
+			return nil, err
+		}
+		return toolList(n.registry, open, format)
+	}
+}
+
+// localEnds tells the desk of turns that end in this process.
+type localEnds struct{ node *actors.Node }
+
+// Watch is gateway.Watcher's.
+func (l localEnds) Watch(key events.TurnKey) (<-chan gateway.View, func()) {
+	ended, cancel := l.node.Watch(key)
+	out, done := make(chan gateway.View, 1), make(chan struct{})
+	go func() {
+		select {
+		case f, ok := <-ended:
+			if ok {
+				out <- gateway.View{Turn: f.Turn, Commits: f.Commits}
+			}
+		case <-done:
+		}
+	}()
+	return out, func() {
+		cancel()
+		close(done)
+	}
+}
+
+// versionOf is what this binary was built from.
+func versionOf() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	out := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && !strings.Contains(out, s.Value[:min(12, len(s.Value))]) {
+			out += " " + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return strings.TrimSpace(cmp.Or(out, "unknown"))
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/gateway"
+)
+
+// serve is the verb that runs a node.
+func (a *app) serve() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Run a node: take turns, run their calls, answer over HTTP", Args: exactArgs(0, "none"),
+		Long: "Run a node: take turns, run their calls, answer over HTTP. The log is kept by a NATS server inside this\n" +
+			"process, in --data, unless --nats names another one. The first SIGTERM or SIGINT drains: nothing new\n" +
+			"starts, running attempts may end within --drain, and what is open goes to another node or the next start.\n\n" + exitHelp,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runServe(cmd.Context()) },
+	}
+	a.set.nodeFlags(cmd.Flags())
+	a.set.doorFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) runServe(ctx context.Context) error {
+	log, err := a.set.logger(a.err)
+	if err != nil {
+		return err
+	}
+	l, err := a.set.door() // first: a busy port is found out before anything is opened
+	if err != nil {
+		return err
+	}
+	s, err := a.set.startServing(ctx, l, log)
+	if err != nil {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
+		return err
+	}
+	if err := a.greet(s); err != nil {
+		return errors.Join(err, s.close(ctx))
+	}
+	return errors.Join(s.wait(ctx), s.close(ctx))
+}
+
+// door listens for HTTP; nil where --http says none.
+func (s *settings) door() (net.Listener, error) {
+	if s.http == "none" {
+		return nil, nil
+	}
+	host, _, err := net.SplitHostPort(s.http)
+	if err != nil {
+		return nil, usage(fmt.Errorf("--http %q: want host:port", s.http), "for example 127.0.0.1:8383, or none")
+	}
+	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) && len(s.hosts) == 0 {
+		return nil, usage(fmt.Errorf("--http %s is open to the network, and there is no authentication", s.http),
+			"listen on 127.0.0.1; or, behind a proxy that authenticates, name the hosts to answer to with --http-hosts")
+	}
+	l, err := net.Listen("tcp", s.http)
+	if err != nil {
+		return nil, &failure{fmt.Errorf("HTTP: %w", err), "stop what listens there, or choose another port with --http (port 0 takes any free one)", exitUnavailable}
+	}
+	return l, nil
+}
+
+// serving is a node with its door.
+type serving struct {
+	set     *settings
+	log     *slog.Logger
+	ses     *session
+	node    *node
+	address string // of HTTP; "" where there is none
+
+	shut  context.CancelFunc // closes the door
+	ended chan error         // what the door's end was
+}
+
+// startServing opens the log, starts a node and opens the door on l, which may be nil.
+func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.Logger) (*serving, error) {
+	if _, err := s.directory(); err != nil {
+		return nil, err // before a data directory is made
+	}
+	var ses *session
+	var err error
+	if s.nats != "" {
+		ses, err = s.openNATS(ctx, log, s.nats, nil)
+	} else {
+		ses, err = s.openEmbedded(ctx, log) // where a node runs already, it says which one
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.warn(log)
+	n, err := s.startNode(ctx, ses, log)
+	if err != nil {
+		return nil, errors.Join(err, ses.close())
+	}
+	out := &serving{set: s, log: log, ses: ses, node: n, ended: make(chan error, 1)}
+	own, shut := context.WithCancel(context.WithoutCancel(ctx))
+	out.shut = shut
+	if l == nil {
+		out.ended <- nil
+		return out, out.announce()
+	}
+	out.address = "http://" + l.Addr().String()
+	api := gateway.NewAPI(gateway.APIConfig{
+		Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Hosts: s.hosts, Log: log,
+	})
+	go func() { out.ended <- api.Serve(own, l, s.drain) }()
+	return out, out.announce()
+}
+
+// warn says what is risky about the settings.
+func (s *settings) warn(log *slog.Logger) {
+	workspace, err := s.directory()
+	data, err2 := filepath.Abs(s.data)
+	if err == nil && err2 == nil && s.nats == "" {
+		if rel, err := filepath.Rel(workspace, data); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+			log.Warn("the data directory is inside the workspace: tools can read and change the log; choose another one of the two",
+				"data", data, "workspace", workspace)
+		}
+	}
+}
+
+// announce tells other processes how to reach this one.
+func (s *serving) announce() error {
+	if s.ses.server == nil {
+		return nil
+	}
+	return s.ses.server.Announce(func(r *jetlog.Running) {
+		r.HTTP = s.address
+		r.More = map[string]string{"boot": s.node.boot, "sync": s.ses.bus.Barrier().Mode()}
+	})
+}
+
+// wait returns when the node must end: nil where somebody asked for it.
+func (s *serving) wait(ctx context.Context) error {
+	var lost <-chan struct{}
+	if s.ses.server != nil {
+		lost = s.ses.server.Failed()
+	}
+	durability := func(err error) error {
+		return &failure{err, "look at the disk; after a restart the log says what survived", exitDurability}
+	}
+	select {
+	case <-ctx.Done():
+		s.log.Info("draining; once more ends it at once")
+		return nil
+	case err := <-s.node.actors.Failed():
+		return durability(err)
+	case <-lost:
+		return durability(errors.New("a sync of the log failed"))
+	case err := <-s.ended:
+		s.ended <- nil
+		return fmt.Errorf("HTTP ended: %w", err)
+	}
+}
+
+// close drains the node, closes the door, and gives the log back, in that order:
+// who waits over HTTP hears what ended in time.
+func (s *serving) close(ctx context.Context) error {
+	err := s.node.actors.Stop(context.WithoutCancel(ctx))
+	s.shut()
+	err = errors.Join(err, <-s.ended)
+	s.node.desk.Stop()
+	return errors.Join(err, s.ses.close())
+}
+
+// greet says where everything is, once it is ready.
+func (a *app) greet(s *serving) error {
+	type greeting struct {
+		Event      string   `json:"event"`
+		HTTP       string   `json:"http,omitempty"`
+		NATS       string   `json:"nats,omitempty"`
+		Data       string   `json:"data,omitempty"`
+		Sync       string   `json:"sync"`
+		Boot       string   `json:"boot"`
+		Workspace  string   `json:"workspace"`
+		Placements []string `json:"placements"`
+		Generation uint32   `json:"generation"`
+		Version    string   `json:"version"`
+	}
+	workspace, err := a.set.directory()
+	if err != nil {
+		return err
+	}
+	g := greeting{
+		Event: "ready", HTTP: s.address, Sync: s.ses.bus.Barrier().Mode(), Boot: s.node.boot, Workspace: workspace,
+		Placements: a.set.placements, Generation: s.ses.bus.Generation(), Version: versionOf(),
+	}
+	switch {
+	case a.set.nats != "":
+		g.NATS = redacted(a.set.nats)
+	case a.set.listen != "" && s.ses.server != nil: // otherwise its token is nobody else's business
+		g.NATS = s.ses.server.URL()
+	}
+	if s.ses.server != nil {
+		if g.Data, err = filepath.Abs(a.set.data); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.printJSON(g)
+	}
+	for _, line := range [][2]string{{"http", g.HTTP}, {"nats", g.NATS}, {"data", g.Data}, {"workspace", g.Workspace}, {"sync", g.Sync}} {
+		if line[1] != "" {
+			a.print("%-9s %s\n", line[0], line[1])
+		}
+	}
+	a.print("ready\n")
+	return nil
+}
+
+// redacted takes user and password out of an address.
+func redacted(at string) string {
+	u, err := url.Parse(at)
+	if err != nil {
+		return ""
+	}
+	u.User = nil
+	return u.String()
+}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v4"
+)
+
+// settings are everything that can be configured. A flag's name is its name in
+// the file too, and in the environment behind SLUICE_, in capitals, with _.
+type settings struct {
+	file string // --config
+
+	data, nats, creds, nkey, ca, cert, key string
+	tls                                    bool
+
+	http, listen, token, sync, workspace, principals, name string
+	hosts, placements                                      []string
+	room, replicas, breakerFailures                        int
+	drain, approval, breakerWindow, retention              time.Duration
+	fixtures, network                                      bool
+	ledger                                                 string
+	logLevel, logFormat                                    string
+
+	from map[string]string // where a setting's value comes from
+}
+
+// defaultData is the data directory where none is named: outside any workspace,
+// so that no agent's tool can reach the log.
+func defaultData() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sluice")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "sluice-data"
+	}
+	return filepath.Join(home, ".local", "share", "sluice")
+}
+
+func newSettings() *settings { return &settings{from: make(map[string]string)} }
+
+// storeFlags say where the log is.
+func (s *settings) storeFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.file, "config", "", "YAML `file` with settings, by the names of the flags")
+	f.StringVar(&s.data, "data", defaultData(), "data `directory` of the embedded log; a node that runs there is found through it")
+	f.StringVar(&s.nats, "nats", "", "`URL` of a NATS server with JetStream that keeps the log, instead of --data")
+	f.StringVar(&s.creds, "creds", "", "credentials `file` for --nats")
+	f.StringVar(&s.nkey, "nkey", "", "nkey seed `file` for --nats")
+	f.StringVar(&s.ca, "tls-ca", "", "`file` with the certificates to trust for --nats")
+	f.StringVar(&s.cert, "tls-cert", "", "client certificate `file` for --nats")
+	f.StringVar(&s.key, "tls-key", "", "key `file` of the client certificate")
+	f.BoolVar(&s.tls, "tls", false, "speak TLS to --nats though its URL does not say tls://")
+}
+
+// nodeFlags say how a node in this process runs turns.
+func (s *settings) nodeFlags(f *pflag.FlagSet) {
+	s.toolFlags(f)
+	f.StringVar(&s.sync, "sync", "barrier", "durability of the embedded log: barrier, always or interval=`D`")
+	f.StringVar(&s.listen, "listen-nats", "", "where the embedded log listens for NATS clients, `host:port`; port 0 takes any free one; none: only this process.\n"+
+		"Left out: any free loopback port, with a token that only this user can read")
+	f.StringVar(&s.token, "nats-token", "", "`token` that NATS clients of the embedded log must give")
+	f.IntVar(&s.replicas, "replicas", 1, "replicas of each stream that has to be made on --nats")
+	f.DurationVar(&s.retention, "retention", 0, "how long the log keeps an event; 0: for ever")
+	f.StringSliceVar(&s.placements, "placements", []string{"default"}, "`placements` whose turns this node runs")
+	f.IntVar(&s.room, "room", 512, "turns at once")
+	f.DurationVar(&s.drain, "drain", 10*time.Second, "how long running attempts may take to end at a stop")
+	f.DurationVar(&s.approval, "approval", 24*time.Hour, "how long a person has to answer")
+	f.IntVar(&s.breakerFailures, "breaker-failures", 3, "consecutive failures of availability that open a tool's circuit")
+	f.DurationVar(&s.breakerWindow, "breaker-window", 300*time.Second, "how long an open circuit stays open")
+	f.StringVar(&s.name, "name", "", "`name` of this node, for people; left out: host and process")
+	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
+}
+
+// toolFlags say what can be called, and by whom.
+func (s *settings) toolFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.workspace, "workspace", ".", "`directory` where calls run whose turn names none")
+	f.BoolVar(&s.fixtures, "fixtures", false, "register the small tools for trying faults, too")
+	f.StringVar(&s.ledger, "ledger", "", "`file` that the fixtures with effects write to; left out: fixtures-ledger.jsonl in the data directory")
+	f.BoolVar(&s.network, "network", false, "tools may use the network")
+	f.StringVar(&s.principals, "principals", "", "YAML `file` with each principal's allowlist; left out: everybody may call every tool")
+}
+
+// doorFlags say where HTTP listens.
+func (s *settings) doorFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.http, "http", "127.0.0.1:8383", "where HTTP listens, `host:port`; port 0 takes any free one; none: nowhere")
+	f.StringSliceVar(&s.hosts, "http-hosts", nil, "`names` that HTTP answers to besides loopback's; needed to listen anywhere else")
+}
+
+// all are every setting there is, with defaults.
+func allSettings() *pflag.FlagSet {
+	s, f := newSettings(), pflag.NewFlagSet("all", pflag.ContinueOnError)
+	s.storeFlags(f)
+	s.nodeFlags(f)
+	s.doorFlags(f)
+	return f
+}
+
+func envName(flag string) string {
+	return "SLUICE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// complete fills what no flag has set from the environment, else from the file.
+func (s *settings) complete(f *pflag.FlagSet) error {
+	known := allSettings()
+	if env := os.Getenv(envName("config")); s.file == "" && env != "" {
+		s.file = env
+	}
+	file, err := readSettings(s.file, known)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	f.VisitAll(func(flag *pflag.Flag) {
+		name := flag.Name
+		switch env, inEnv := os.LookupEnv(envName(name)); {
+		case known.Lookup(name) == nil || name == "config":
+		case flag.Changed:
+			s.from[name] = "flag"
+		case inEnv:
+			s.from[name] = envName(name)
+			errs = append(errs, fill(flag, []string{env}, envName(name)))
+		case file[name] != nil:
+			s.from[name] = s.file
+			errs = append(errs, fill(flag, file[name], s.file+": "+name))
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return usage(err, "sluice-node config shows the settings and where they come from")
+	}
+	return nil
+}
+
+// fill sets a flag from elsewhere.
+func fill(flag *pflag.Flag, values []string, where string) error {
+	var err error
+	if list, ok := flag.Value.(pflag.SliceValue); ok && len(values) != 1 {
+		err = list.Replace(values)
+	} else if len(values) != 1 {
+		err = errors.New("want one value, not a list")
+	} else {
+		err = flag.Value.Set(values[0])
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return nil
+}
+
+// maxSettings is the size in bytes of the largest configuration file.
+const maxSettings = 1 << 20
+
+// readSettings reads a file of settings: each name with its values.
+func readSettings(path string, known *pflag.FlagSet) (map[string][]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	body, err := readSmall(path, maxSettings)
+	if err != nil {
+		return nil, usage(fmt.Errorf("configuration: %w", err), "name a YAML file that can be read")
+	}
+	var raw map[string]any
+	if err := yaml.Unmarshal(body, &raw); err != nil {
+		return nil, usage(fmt.Errorf("configuration %s: %w", path, err), "write one name and value a line, for example: workspace: /srv/work")
+	}
+	out := make(map[string][]string)
+	for name, v := range raw {
+		if known.Lookup(name) == nil || name == "config" {
+			return nil, usage(fmt.Errorf("configuration %s: there is no setting %q", path, name), "sluice-node config prints all settings")
+		}
+		if out[name], err = scalars(v); err != nil {
+			return nil, usage(fmt.Errorf("configuration %s: %s: %w", path, name, err), "write a value, or a list of them")
+		}
+	}
+	return out, nil
+}
+
+// scalars are the values of a YAML node, as flags read them.
+func scalars(v any) ([]string, error) {
+	switch v := v.(type) {
+	case []any:
+		out := []string{}
+		for _, e := range v {
+			one, err := scalars(e)
+			if err != nil || len(one) != 1 {
+				return nil, errors.New("a list in a list has no meaning")
+			}
+			out = append(out, one[0])
+		}
+		return out, nil
+	case map[string]any, map[any]any:
+		return nil, errors.New("it has no parts")
+	case nil:
+		return nil, errors.New("it has no value")
+	}
+	return []string{fmt.Sprint(v)}, nil
+}
+
+// readSmall reads a file of at most limit bytes.
+func readSmall(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
+	case info.Size() > limit:
+		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%d bytes, at most %d", info.Size(), limit)}
+	}
+	return os.ReadFile(path)
+}
+
+// config is the verb that prints the settings in force.
+func (a *app) config() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "Print the settings that serve would use, and where each comes from", Args: exactArgs(0, "none"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			type setting struct {
+				Name  string `json:"name"`
+				Value any    `json:"value"`
+				From  string `json:"from"`
+			}
+			var list []setting
+			known := allSettings()
+			cmd.Flags().VisitAll(func(f *pflag.Flag) {
+				if known.Lookup(f.Name) == nil || f.Name == "config" {
+					return
+				}
+				from := a.set.from[f.Name]
+				if from == "" {
+					from = "default"
+				}
+				list = append(list, setting{f.Name, plainValue(f), from})
+			})
+			slices.SortFunc(list, func(x, y setting) int { return strings.Compare(x.Name, y.Name) })
+			if a.json {
+				return a.printJSON(map[string]any{"settings": list})
+			}
+			for _, s := range list {
+				line, err := yaml.Marshal(map[string]any{s.Name: s.Value})
+				if err != nil {
+					return err
+				}
+				a.print("%s # %s\n", strings.ReplaceAll(strings.TrimSpace(string(line)), "\n", " "), s.From)
+			}
+			return nil
+		},
+	}
+	a.set.nodeFlags(cmd.Flags())
+	a.set.doorFlags(cmd.Flags())
+	return cmd
+}
+
+// plainValue is a flag's value as YAML shows it. A secret is not shown.
+func plainValue(f *pflag.Flag) any {
+	switch v := f.Value.(type) {
+	case pflag.SliceValue:
+		return v.GetSlice()
+	default:
+		if f.Name == "nats-token" && v.String() != "" {
+			return "(set)"
+		}
+		switch v.Type() {
+		case "bool":
+			return v.String() == "true"
+		case "int":
+			var n int
+			_, _ = fmt.Sscan(v.String(), &n) // it is one
+			return n
+		}
+		return v.String()
+	}
+}

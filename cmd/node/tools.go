@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/fixture"
+	"github.com/sluice-run/sluice/tools/fs"
+	"github.com/sluice-run/sluice/tools/shell"
+)
+
+// registry is every tool that a node has: to add one, write its package and a
+// row here.
+func (s *settings) registry() (*tools.Registry, error) {
+	families := []func() ([]tools.Tool, error){
+		fs.Tools,
+		func() ([]tools.Tool, error) { return one(shell.New(shell.Config{})) },
+	}
+	if s.fixtures {
+		families = append(families, func() ([]tools.Tool, error) { return fixture.Tools(fixture.Config{Ledger: s.fixtureLedger()}) })
+	}
+	r, err := tools.NewRegistry()
+	for _, family := range families {
+		list, ferr := family()
+		err = errors.Join(err, ferr)
+		for _, t := range list {
+			err = errors.Join(err, r.Add(t))
+		}
+	}
+	return r, err
+}
+
+func one(t tools.Tool, err error) ([]tools.Tool, error) { return []tools.Tool{t}, err }
+
+// fixtureLedger is the file that fixtures with effects write to.
+func (s *settings) fixtureLedger() string {
+	path := s.ledger
+	if path == "" {
+		path = filepath.Join(s.data, "fixtures-ledger.jsonl")
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// allowlists reads each principal's allowlist. One that is not in the file has
+// that of "*", and without one of "*" may call nothing. nil: everybody may call
+// every tool.
+func (s *settings) allowlists() (func(principal string) []string, error) {
+	if s.principals == "" {
+		return nil, nil
+	}
+	const next = "write a name and a list of tools a line, for example: reviewer: [Read, Grep]"
+	body, err := readSmall(s.principals, maxSettings)
+	if err != nil {
+		return nil, usage(fmt.Errorf("principals: %w", err), next)
+	}
+	var lists map[string][]string
+	if err := yaml.Unmarshal(body, &lists); err != nil {
+		return nil, usage(fmt.Errorf("principals %s: %w", s.principals, err), next)
+	}
+	return func(principal string) []string {
+		list, ok := lists[principal]
+		if !ok {
+			list = lists["*"]
+		}
+		return append([]string{}, list...) // not nil: nil would not narrow
+	}, nil
+}
+
+// toolList renders the tools that are not open for a provider.
+func toolList(r *tools.Registry, open map[string]bool, format string) (json.RawMessage, error) {
+	var list []tools.Tool
+	for _, t := range r.List() {
+		if !open[t.Name] {
+			list = append(list, t)
+		}
+	}
+	switch format {
+	case "openai", "":
+		return tools.OpenAI(list)
+	case "anthropic":
+		return tools.Anthropic(list)
+	}
+	return nil, usage(fmt.Errorf("format %q", format), "use openai or anthropic")
+}
+
+// tools is the verb that prints the tool list.
+func (a *app) tools() *cobra.Command {
+	format := "openai"
+	cmd := &cobra.Command{
+		Use: "tools", Short: "Print the tools' schemas for a provider, sorted, without those whose circuit is open", Args: exactArgs(0, "none"),
+		Long: "Print the tools' schemas for a provider, sorted, without those whose circuit is open.\n" +
+			"A node that runs on the data directory is asked; otherwise the list is that of a node with the same settings.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := a.toolList(cmd.Context(), format)
+			if err != nil {
+				return err
+			}
+			if !a.json {
+				var parts []json.RawMessage
+				if err := json.Unmarshal(list, &parts); err != nil {
+					return err
+				}
+				for _, p := range parts {
+					a.printRaw(p)
+				}
+				return nil
+			}
+			a.printRaw(list)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", format, "the provider: openai or anthropic")
+	a.set.toolFlags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) toolList(ctx context.Context, format string) (json.RawMessage, error) {
+	r, err := a.set.registry()
+	if err != nil {
+		return nil, err
+	}
+	open := map[string]bool{}
+	if a.set.nats == "" {
+		running, found, err := jetlog.Find(a.set.data)
+		switch {
+		case err != nil:
+			return nil, unusable(err)
+		case found && running.HTTP != "":
+			return askTools(ctx, running.HTTP, format)
+		}
+		if _, err := os.Stat(a.set.data); err != nil {
+			return toolList(r, open, format) // no log: no circuit was ever opened
+		}
+	}
+	log, err := a.set.logger(a.err)
+	if err != nil {
+		return nil, err
+	}
+	ses, err := a.set.open(ctx, log, false)
+	if err != nil {
+		return nil, err
+	}
+	open, err = actors.OpenTools(ctx, ses.bus.Cells(), a.set.breaker(), time.Now(), names(r))
+	if err = errors.Join(err, ses.close()); err != nil {
+		return nil, err
+	}
+	return toolList(r, open, format)
+}
+
+// maxToolList is the size in bytes of the largest tool list that is believed.
+const maxToolList = 16 << 20
+
+// askTools asks a running node for its list.
+func askTools(ctx context.Context, at, format string) (json.RawMessage, error) {
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/v1/tools?format="+format, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, unusable(fmt.Errorf("ask the node at %s: %w", at, err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxToolList))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the node at %s answers %s: %s", at, resp.Status, short(string(body), 300))
+	}
+	return body, err
+}

@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// Reply says what became of a cancel.
+type Reply struct {
+	Accepted bool        // it is in the log; it proves nothing about the process yet
+	Ended    events.Kind // how it had ended already, if not Accepted
+}
+
+// CancelCall asks for the end of one call. A call that has ended is no error:
+// the reply says how. It returns lifecycle.ErrNoTurn and lifecycle.ErrNoCall.
+func (d *Desk) CancelCall(ctx context.Context, call events.CallKey, by events.Principal, reason string) (Reply, error) {
+	t, err := d.act(ctx, call.TurnKey(), lifecycle.CancelCall{Call: call.Offset, By: actor(by), Reason: wholeText(reason)})
+	if c := t.Call(call.Offset); errors.Is(err, lifecycle.ErrEnded) && c != nil {
+		return Reply{Ended: c.Last}, d.durable(ctx)
+	}
+	return Reply{Accepted: err == nil}, err
+}
+
+// CancelTurn asks for the end of every call that has not ended. A turn that has
+// ended is no error: the reply says how. It returns lifecycle.ErrNoTurn.
+func (d *Desk) CancelTurn(ctx context.Context, key events.TurnKey, by events.Principal, reason string) (Reply, error) {
+	t, err := d.act(ctx, key, lifecycle.CancelTurn{By: actor(by), Reason: wholeText(reason)})
+	if errors.Is(err, lifecycle.ErrEnded) && t.Ended != nil {
+		return Reply{Ended: t.Ended.Kind()}, d.durable(ctx)
+	}
+	return Reply{Accepted: err == nil}, err
+}
+
+// Approval is a person's yes.
+type Approval struct {
+	By    events.Principal
+	Scope string  // events.ScopeCall (the meaning of "") or events.ScopeSession
+	Hash  string  // of the arguments that the person saw; "" means those that are asked about
+	Args  *string // changed arguments; nil means as asked
+	Note  string
+}
+
+// Approve says yes to a call that asks. The first durable decision wins: the
+// same again is no error. It returns lifecycle.ErrNotAsking, ErrHash, ErrEnded,
+// ErrCancelled, ErrNoCall or ErrNoTurn, and lifecycle.ErrArgs for changed
+// arguments that are no JSON object.
+func (d *Desk) Approve(ctx context.Context, call events.CallKey, a Approval) error {
+	cmd := lifecycle.Approve{Call: call.Offset, By: person(a.By), Scope: a.Scope, Hash: a.Hash, Note: wholeText(a.Note)}
+	if a.Args != nil {
+		args, err := lifecycle.Parse(wholeJSON(*a.Args))
+		if err != nil {
+			return err
+		}
+		cmd.Args = &args
+	}
+	_, err := d.act(ctx, call.TurnKey(), cmd)
+	return err
+}
+
+// Reject says no to a call that asks. note is for the model, "" means none. It
+// returns the errors of Approve.
+func (d *Desk) Reject(ctx context.Context, call events.CallKey, by events.Principal, note string) error {
+	_, err := d.act(ctx, call.TurnKey(), lifecycle.Reject{Call: call.Offset, By: person(by), Note: wholeText(note)})
+	return err
+}
+
+// Resolve settles how a call ended whose effects are only possible. It returns
+// lifecycle.ErrNothing where that is known, ErrNoCall or ErrNoTurn.
+func (d *Desk) Resolve(ctx context.Context, call events.CallKey, by events.Principal, e events.Effects, note string) error {
+	_, err := d.act(ctx, call.TurnKey(), lifecycle.Resolve{Call: call.Offset, By: person(by), Effects: e, Note: wholeText(note)})
+	return err
+}
+
+// actor is who asks for an end; without a name it is the operator.
+func actor(p events.Principal) events.Principal {
+	if p.ID == "" {
+		return events.Principal{ID: "operator", Kind: "person"}
+	}
+	p.ID, p.Kind, p.Parents = wholeText(p.ID), wholeText(p.Kind), wholeAll(p.Parents)
+	return p
+}
+
+// person is who decides: a person, unless something else is said.
+func person(p events.Principal) events.Principal {
+	p = actor(p)
+	if p.Kind == "" {
+		p.Kind = "person"
+	}
+	return p
+}

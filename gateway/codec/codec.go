@@ -1,0 +1,221 @@
+// Package codec speaks the providers' languages: it decodes the calls of a
+// model's message, renders the answers as messages, and checks conversations
+// by each provider's rules. It is pure, and knows no tool and no log.
+//
+// Nothing that it reads is trusted: see the bounds below. What it renders is
+// the same bytes every time.
+package codec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// Format names a provider's language.
+type Format string
+
+// The formats; codecs.go has a row for each.
+const (
+	OpenAI    Format = "openai"    // Chat Completions
+	Anthropic Format = "anthropic" // Messages
+	Neutral   Format = "json"      // ours: see neutral.go
+)
+
+// Bounds of a model's message.
+const (
+	MaxBody  = 8 << 20 // bytes of a message or response
+	MaxCalls = 256
+	MaxArgs  = 1 << 20 // bytes of one call's arguments
+	MaxDepth = 100     // nesting of objects and arrays
+	MaxName  = 128     // bytes of a tool's name; a call with a longer one is refused, its siblings are not
+	MaxID    = 256     // bytes of a provider's id as a JSON string, without its quotes
+)
+
+var (
+	// ErrFormat says that there is no such format.
+	ErrFormat = errors.New("no such format")
+	// ErrMalformed says that a body is no message of the format.
+	ErrMalformed = errors.New("not a message of this format")
+	// ErrTooManyCalls says that a message has more than MaxCalls calls.
+	ErrTooManyCalls = errors.New("too many calls in one message")
+	// ErrTooLarge says that a body or a call's arguments are over their bound.
+	ErrTooLarge = errors.New("too large")
+	// ErrTooDeep says that a body nests deeper than MaxDepth.
+	ErrTooDeep = errors.New("nested too deep")
+)
+
+// Error is why a body was refused as a whole: nothing of it may start.
+type Error struct {
+	Path   string // where in the body, as a JSON Pointer; "" means the whole
+	Reason string // what is wrong, for who sent it
+	Err    error  // one of the Err values above
+}
+
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return e.Err.Error() + ": " + e.Reason
+	}
+	return e.Err.Error() + ": " + e.Path + ": " + e.Reason
+}
+
+// Unwrap makes errors.Is with the Err values hold.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Status is the HTTP status that says the same: 413 or 400.
+func (e *Error) Status() int {
+	if errors.Is(e.Err, ErrTooLarge) || errors.Is(e.Err, ErrTooManyCalls) {
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusBadRequest
+}
+
+// Code is the word that says the same: TOO_LARGE or INVALID_PARAM.
+func (e *Error) Code() events.Code {
+	if e.Status() == http.StatusRequestEntityTooLarge {
+		return events.TooLarge
+	}
+	return events.InvalidParam
+}
+
+func malformed(path, format string, args ...any) error {
+	return &Error{Path: path, Reason: fmt.Sprintf(format, args...), Err: ErrMalformed}
+}
+
+// Message is what a model's message asks for.
+type Message struct {
+	Calls  []events.RawCall // in the model's order; none where it asks for nothing
+	Reason string           // why the model stopped, in the provider's word; "" where the body does not say
+	Model  string           // "" where the body does not say
+	Input  int64            // tokens; 0 where the body does not say
+	Output int64
+}
+
+// Decode reads a provider's message: a whole response, its message, or the bare
+// array of calls. Arguments are kept as the model wrote them, except that what is
+// no Unicode becomes U+FFFD. Ids may be missing or repeated. Where the model was
+// stopped early each call is there, and Refused. Errors are *Error, or wrap ErrFormat.
+func Decode(f Format, body []byte) (Message, error) {
+	c, err := find(f)
+	if err != nil {
+		return Message{}, err
+	}
+	if len(body) > MaxBody {
+		return Message{}, &Error{Reason: fmt.Sprintf("%d bytes, at most %d", len(body), MaxBody), Err: ErrTooLarge}
+	}
+	body = toUnicode(body)
+	if err := checkDepth(body); err != nil {
+		return Message{}, err
+	}
+	m, err := c.decode(body)
+	if err != nil {
+		return Message{}, err
+	}
+	if !c.finished(m.Reason) {
+		for i := range m.Calls {
+			m.Calls[i].Refused = truncated(m.Reason)
+		}
+	}
+	return m, nil
+}
+
+func truncated(reason string) *events.Refusal {
+	return &events.Refusal{
+		Code: events.TruncatedByModel,
+		Reason: fmt.Sprintf("The answer that asked for this call was cut off (%s), so the call may be incomplete and was not run. "+
+			"Send less at once, or in parts.", shorten(reason, 64)),
+	}
+}
+
+// Options say how answers are rendered. The zero value is right for one turn.
+type Options struct {
+	// Seen are the ids that stand earlier in the conversation, as IDs gave them,
+	// for formats whose ids are unique in a conversation.
+	Seen []string
+	// CallBytes bounds each answer and TurnBytes all of them, serialised; 0
+	// means 50 000 and 200 000. Imported answers are not bounded.
+	CallBytes, TurnBytes int
+}
+
+// Render is the messages that answer a turn's calls, in request order. Answers
+// over the bounds are cut as lifecycle.FitTurn says. An error wraps ErrFormat.
+func Render(f Format, answers []events.Answer, o Options) ([]json.RawMessage, error) {
+	c, err := find(f)
+	if err != nil || len(answers) == 0 {
+		return nil, err
+	}
+	asked := make([]asked, len(answers))
+	for i, a := range answers {
+		asked[i] = askedBy(a.ProviderID, a.Call)
+	}
+	return c.answers(fit(answers, o), c.ids(asked, o.Seen)), nil
+}
+
+// RenderCalls is the model's message that asked for the calls, as it may be sent
+// back: ids as in Render, and arguments that are no JSON object wrapped in one.
+// Text and thinking of the model are not in the log, so they are not in it.
+func RenderCalls(f Format, calls []events.RawCall, o Options) (json.RawMessage, error) {
+	c, err := find(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.calls(calls, c.ids(askedFor(calls), o.Seen)), nil
+}
+
+// IDs are the ids of a turn's calls as messages carry them, in request order: the
+// provider's own wherever the format allows it, else made from it, the same
+// every time. No two of them are equal, so the place of one in the list is the
+// offset of its call.
+func IDs(f Format, calls []events.RawCall, o Options) ([]string, error) {
+	c, err := find(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.ids(askedFor(calls), o.Seen), nil
+}
+
+// Turn is one turn of a conversation.
+type Turn struct {
+	Calls                []events.RawCall
+	Answers              []events.Answer // one for each call, in request order
+	CallBytes, TurnBytes int             // as in Options
+}
+
+// Conversation is the messages of turns in their order: for each the model's calls,
+// then their answers. It is valid by the format's rules, for any turns.
+func Conversation(f Format, turns []Turn) ([]json.RawMessage, error) {
+	var out []json.RawMessage
+	var seen []string
+	for _, t := range turns {
+		o := Options{Seen: seen, CallBytes: t.CallBytes, TurnBytes: t.TurnBytes}
+		asked, err := RenderCalls(f, t.Calls, o)
+		if err != nil {
+			return nil, err
+		}
+		answered, err := Render(f, t.Answers, o)
+		if err != nil {
+			return nil, err
+		}
+		ids, err := IDs(f, t.Calls, o)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, asked), answered...)
+		seen = append(seen, ids...)
+	}
+	return out, nil
+}
+
+// Validate returns nil for a conversation that the provider would accept as far as
+// calls and answers go, or what is wrong with it and where. Its error is an
+// *Error whose Path begins with the message's place, or wraps ErrFormat.
+func Validate(f Format, messages []json.RawMessage) error {
+	c, err := find(f)
+	if err != nil {
+		return err
+	}
+	return c.validate(messages)
+}

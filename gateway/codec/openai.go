@@ -1,0 +1,169 @@
+package codec
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// decodeOpenAI reads a chat completion, one of its choices, the choice's
+// message, or the message's tool_calls.
+func decodeOpenAI(body []byte) (Message, error) {
+	if first(body) == '[' {
+		calls, err := eachCall(body, "", callOpenAI)
+		return Message{Calls: calls}, err
+	}
+	top, err := fields(body, "")
+	if err != nil {
+		return Message{}, err
+	}
+	var m Message
+	choice, path := top, ""
+	if raw, ok := top["choices"]; ok {
+		if choice, err = onlyChoice(raw); err != nil {
+			return m, err
+		}
+		path = "/choices/0"
+	}
+	if m.Reason, err = text(choice["finish_reason"], path+"/finish_reason"); err != nil {
+		return m, err
+	}
+	message := choice
+	if raw, ok := choice["message"]; ok {
+		path += "/message"
+		if message, err = fields(raw, path); err != nil {
+			return m, err
+		}
+	}
+	if m.Model, err = text(top["model"], "/model"); err != nil {
+		return m, err
+	}
+	if usage, err := fields(top["usage"], ""); err == nil {
+		m.Input, m.Output = count(usage["prompt_tokens"]), count(usage["completion_tokens"])
+	}
+	m.Calls, err = toolCalls(message, path)
+	return m, err
+}
+
+// onlyChoice is the choice of a response with one: of several nobody could say
+// which one the conversation goes on with.
+func onlyChoice(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	choices, err := list(raw, "/choices")
+	if err != nil {
+		return nil, err
+	}
+	if len(choices) != 1 {
+		return nil, malformed("/choices", "%d choices, want one: send the message that the conversation goes on with", len(choices))
+	}
+	return fields(choices[0], "/choices/0")
+}
+
+func toolCalls(message map[string]json.RawMessage, path string) ([]events.RawCall, error) {
+	role, err := text(message["role"], path+"/role")
+	switch {
+	case err != nil:
+		return nil, err
+	case role != "" && role != "assistant":
+		return nil, malformed(path+"/role", "%q, want assistant", shorten(role, 32))
+	case !absent(message["function_call"]):
+		return nil, malformed(path+"/function_call", "the form before tool_calls is not supported: ask the model with tools, not functions")
+	case absent(message["tool_calls"]):
+		if role == "" && message["content"] == nil {
+			return nil, malformed(path, "want an assistant's message")
+		}
+		return nil, nil
+	}
+	return eachCall(message["tool_calls"], path+"/tool_calls", callOpenAI)
+}
+
+func callOpenAI(raw json.RawMessage, path string) (c events.RawCall, ok bool, err error) {
+	m, err := fields(raw, path)
+	if err != nil {
+		return c, false, err
+	}
+	id, err := text(m["id"], path+"/id")
+	if err != nil {
+		return c, false, err
+	}
+	kind, err := text(m["type"], path+"/type")
+	if err != nil {
+		return c, false, err
+	}
+	args := "arguments"
+	switch kind {
+	case "", "function":
+		kind = "function"
+	case "custom":
+		args = "input"
+	default:
+		return c, false, malformed(path+"/type", "%q, want function or custom", shorten(kind, 32))
+	}
+	f, err := fields(m[kind], path+"/"+kind)
+	if err != nil {
+		return c, false, err
+	}
+	name, err := text(f["name"], path+"/"+kind+"/name")
+	if err != nil {
+		return c, false, err
+	}
+	value := f[args]
+	if kind == "custom" && !absent(value) { // free text, for a tool with a single input
+		value = marshal(map[string]json.RawMessage{"input": value})
+	}
+	c, err = newCall(id, name, value, path)
+	return c, err == nil, err
+}
+
+// finishedOpenAI is true where the body does not say why the model stopped: then
+// whoever sent it had the whole message.
+func finishedOpenAI(reason string) bool {
+	return slices.Contains([]string{"", "tool_calls", "stop", "function_call"}, reason)
+}
+
+// idsOpenAI are unique in their message, which is all that is asked.
+func idsOpenAI(calls []asked, _ []string) []string { return unique(calls, nil) }
+
+type openAICall struct {
+	ID       string         `json:"id"`
+	Type     string         `json:"type"`
+	Function openAIFunction `json:"function"`
+}
+
+type openAIFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+func callsOpenAI(calls []events.RawCall, ids []string) json.RawMessage {
+	m := struct {
+		Role    string       `json:"role"`
+		Content *string      `json:"content"`
+		Calls   []openAICall `json:"tool_calls,omitempty"`
+	}{Role: "assistant"}
+	for i, c := range calls {
+		f := openAIFunction{functionName(c.Tool), string(object(c.Args.Text))}
+		m.Calls = append(m.Calls, openAICall{ids[i], "function", f})
+	}
+	return marshal(m)
+}
+
+type openAIAnswer struct {
+	Role    string `json:"role"`
+	ID      string `json:"tool_call_id"`
+	Name    string `json:"name,omitempty"`
+	Content string `json:"content"`
+}
+
+func answersOpenAI(answers []events.Answer, ids []string) []json.RawMessage {
+	out := make([]json.RawMessage, len(answers))
+	for i, a := range answers {
+		if a.Verbatim && a.Standing != events.AnswerOpen {
+			out[i] = recordedOf(a.Result).openAI(ids[i])
+			continue
+		}
+		out[i] = marshal(openAIAnswer{"tool", ids[i], shownName(a.Tool), string(lifecycle.Envelope(a))})
+	}
+	return out
+}

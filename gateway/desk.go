@@ -1,0 +1,223 @@
+// Package gateway holds the doors: the desk, which does every act that is no
+// owner's, and HTTP. It decides nothing: it loads, asks package lifecycle, and
+// appends what was decided. Providers' formats are package gateway/codec's.
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// maxTries is how often an act is decided anew because the turn moved on. Each
+// try lost means that somebody else's append was kept.
+const maxTries = 64
+
+// ErrUntold says that an act is in the log, and that no node could be told of
+// it: repeat the act, or wait for the sweep.
+var ErrUntold = errors.New("kept, but no node could be told: repeat it")
+
+// DeskConfig is what a desk needs. Bus is required; zero elsewhere means the
+// default beside the field.
+type DeskConfig struct {
+	Bus   bus.Bus
+	Local Watcher          // ends of turns that run in this process; nil: there is no node here
+	Poll  time.Duration    // between looks at a turn that somebody waits for, a backstop; 0 means 2 s
+	Now   func() time.Time // nil means time.Now
+	NewID func() string    // makes ids of commits, traces and turns; nil means ULIDs
+	Log   *slog.Logger     // nil discards
+}
+
+// Watcher tells the end of turns that a node in this process runs, past the
+// barrier and sooner than any message could.
+type Watcher interface {
+	// Watch returns a channel that gets the turn's end at most once, and a
+	// function that gives the channel up.
+	Watch(key events.TurnKey) (ended <-chan View, cancel func())
+}
+
+// View is a turn as the log has it.
+type View struct {
+	Turn    lifecycle.Turn
+	Commits []bus.Stored // all of them, in order
+}
+
+// Ended says whether the turn has ended.
+func (v View) Ended() bool { return v.Turn.Ended != nil }
+
+// seq is the stream sequence of the turn's last commit; 0 where it has none.
+func (v View) seq() uint64 {
+	if len(v.Commits) == 0 {
+		return 0
+	}
+	return v.Commits[len(v.Commits)-1].Seq
+}
+
+// Desk does every act that is no owner's: it submits, cancels, approves,
+// resolves, and reads. It may be used from many goroutines at once.
+type Desk struct {
+	bus   bus.Bus
+	local Watcher
+	poll  time.Duration
+	now   func() time.Time
+	newID func() string
+	log   *slog.Logger
+
+	waiting waiting
+	inbox   inbox
+	names   names
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// NewDesk makes a desk. It starts nothing: see Start.
+func NewDesk(c DeskConfig) *Desk {
+	d := &Desk{
+		bus: c.Bus, local: c.Local, poll: cmp.Or(c.Poll, 2*time.Second),
+		now: c.Now, newID: c.NewID, log: c.Log,
+	}
+	if d.now == nil {
+		d.now = time.Now
+	}
+	if d.newID == nil {
+		d.newID = func() string { return ulid.Make().String() }
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	return d
+}
+
+// Start begins to listen for the ends of turns, until ctx ends or Stop is
+// called. A desk that was not started only polls for them.
+func (d *Desk) Start(ctx context.Context) {
+	ctx, d.stop = context.WithCancel(ctx)
+	for _, kind := range []events.Kind{events.KindTurnCompleted, events.KindTurnAbandoned} {
+		d.wg.Go(func() { d.listen(ctx, kind) })
+	}
+}
+
+// Stop ends what Start began, and waits for it.
+func (d *Desk) Stop() {
+	if d.stop != nil {
+		d.stop()
+	}
+	d.wg.Wait()
+}
+
+// Bus is what the desk works on.
+func (d *Desk) Bus() bus.Bus { return d.bus }
+
+// load reads a turn once the commits up to atLeast can be seen.
+func (d *Desk) load(ctx context.Context, key events.TurnKey, atLeast uint64) (View, error) {
+	commits, err := d.bus.Load(ctx, key, atLeast)
+	if err != nil {
+		return View{}, err
+	}
+	return viewOf(key, commits), nil
+}
+
+// viewOf folds commits that are all of a turn.
+func viewOf(key events.TurnKey, commits []bus.Stored) View {
+	plain := make([]events.Commit, len(commits))
+	for i, s := range commits {
+		plain[i] = s.Commit
+	}
+	return View{Turn: lifecycle.Fold(key, plain...), Commits: commits}
+}
+
+// fresh reads a turn as it stood in the log when the call began: who has just
+// written finds what was written.
+func (d *Desk) fresh(ctx context.Context, key events.TurnKey) (View, error) {
+	head, err := d.bus.Head(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	return d.load(ctx, key, head.Seq-1)
+}
+
+// act decides a command on a turn as it stands, and appends what follows: load,
+// decide, append, wake, barrier, in that order. It returns the turn as it then
+// stood, with a refusal too.
+func (d *Desk) act(ctx context.Context, key events.TurnKey, cmd lifecycle.Command) (lifecycle.Turn, error) {
+	if err := key.Check(); err != nil {
+		return lifecycle.Turn{}, err
+	}
+	v, err := d.fresh(ctx, key)
+	for range maxTries {
+		if err != nil {
+			return lifecycle.Turn{}, err
+		}
+		s, done, err := d.append(ctx, v, cmd)
+		var moved *bus.Conflict
+		switch {
+		case errors.As(err, &moved):
+			v, err = d.load(ctx, key, moved.Last)
+			if err != nil {
+				return lifecycle.Turn{}, err
+			}
+			continue
+		case err != nil:
+			return v.Turn, err
+		case done:
+			return v.Turn, d.tell(ctx, v.Turn, v.seq(), d.newID())
+		}
+		t := lifecycle.FoldOn(v.Turn, s.Commit)
+		return t, d.tell(ctx, t, s.Seq, s.Commit.ID)
+	}
+	return v.Turn, fmt.Errorf("turn %s: %w: it moved on %d times: try again", key, bus.ErrConflict, maxTries)
+}
+
+// append decides and appends one commit. done says that everything was so already.
+func (d *Desk) append(ctx context.Context, v View, cmd lifecycle.Command) (s bus.Stored, done bool, err error) {
+	now := d.now().UTC().Truncate(time.Microsecond)
+	records, err := lifecycle.Decide(v.Turn, lifecycle.Env{Now: now}, cmd)
+	if err != nil || len(records) == 0 {
+		return bus.Stored{}, err == nil, err
+	}
+	c := events.Commit{ID: d.newID(), Turn: v.Turn.Key, At: now, Records: records}
+	s, err = d.bus.Append(ctx, c, v.seq())
+	return s, false, err
+}
+
+// tell wakes whoever runs the turn, and waits for the barrier. An act that was
+// done before is told again: the first time it may not have been heard.
+func (d *Desk) tell(ctx context.Context, t lifecycle.Turn, seq uint64, id string) error {
+	var untold error
+	if t.Ended == nil {
+		it := bus.Item{ID: id, Turn: t.Key, Placement: placement(t), Seq: seq}
+		if err := d.bus.Wake(ctx, it); err != nil {
+			untold = fmt.Errorf("turn %s: %w: %w", t.Key, ErrUntold, err)
+		}
+	}
+	if err := d.durable(ctx); err != nil {
+		return err
+	}
+	return untold
+}
+
+// durable waits for the barrier: nothing is answered before.
+func (d *Desk) durable(ctx context.Context) error {
+	if err := d.bus.Barrier().Wait(ctx); err != nil {
+		return fmt.Errorf("%w: its durability is not known: %w", bus.ErrUnavailable, err)
+	}
+	return nil
+}
+
+func placement(t lifecycle.Turn) string {
+	if t.Submitted == nil {
+		return ""
+	}
+	return t.Submitted.Placement
+}

@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway/codec"
+)
+
+// Envelope is a submission as it is sent to POST /v1/turns. Fields that are not
+// named here are errors; inside Message and ToolCalls, which are the provider's,
+// they are tolerated. Exactly one of Message, ToolCalls and Calls must be there.
+type Envelope struct {
+	Trace     string          `json:"trace,omitempty"` // "" makes one
+	Turn      string          `json:"turn,omitempty"`  // "" makes one
+	Principal Who             `json:"principal,omitzero"`
+	Format    codec.Format    `json:"format,omitempty"`     // "" means: as the message looks, else openai
+	Message   json.RawMessage `json:"message,omitempty"`    // the provider's response or assistant message
+	ToolCalls json.RawMessage `json:"tool_calls,omitempty"` // the provider's array of calls
+	Calls     json.RawMessage `json:"calls,omitempty"`      // ours: [{id, tool, args, key}]
+	Workspace string          `json:"workspace,omitempty"`  // absolute; "" means the node's own
+	Mode      string          `json:"mode,omitempty"`       // read_only or write; "" means write
+	CanAsk    bool            `json:"can_ask,omitempty"`
+	Allow     []string        `json:"allow,omitempty"` // narrows the principal's allowlist; empty does not
+	Placement string          `json:"placement,omitempty"`
+	OnError   string          `json:"on_error,omitempty"`
+	Disjoint  bool            `json:"parallel_disjoint,omitempty"`
+	Limits    events.Limits   `json:"limits,omitzero"`
+	WaitMS    int64           `json:"wait_ms,omitempty"` // how long to wait for the turn's end; 0: not at all
+
+	Traceparent string `json:"traceparent,omitempty"` // W3C; the header of that name means the same
+}
+
+// Who is a principal. A JSON string is one with that id.
+type Who events.Principal
+
+// UnmarshalJSON reads a string or an object.
+func (w *Who) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, &w.ID)
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	return d.Decode((*events.Principal)(w))
+}
+
+// DefaultPrincipal acts where a submission does not say who does.
+const DefaultPrincipal = "local"
+
+// MaxWait is how long a request may wait for a turn's end.
+const MaxWait = time.Hour
+
+// Order is a submission that has been read.
+type Order struct {
+	Key  events.TurnKey // parts that are empty are still to be made
+	Turn events.TurnSubmitted
+	Wait time.Duration
+}
+
+// ParseEnvelope reads a submission. Its errors are Problems.
+func ParseEnvelope(body []byte) (Order, error) {
+	var e Envelope
+	if err := decodeStrict(body, &e); err != nil {
+		return Order{}, err
+	}
+	return e.Order()
+}
+
+// Order reads what an envelope holds. Its errors are Problems.
+func (e Envelope) Order() (Order, error) {
+	if err := e.check(); err != nil {
+		return Order{}, err
+	}
+	format, calls, err := e.calls()
+	if err != nil {
+		return Order{}, err
+	}
+	p := events.Principal(e.Principal)
+	p.ID = cmp.Or(p.ID, DefaultPrincipal)
+	return Order{
+		Key:  events.TurnKey{Trace: e.Trace, Turn: e.Turn},
+		Wait: time.Duration(e.WaitMS) * time.Millisecond,
+		Turn: events.TurnSubmitted{
+			Principal: p, Calls: calls, Format: string(format), Workspace: e.Workspace, Mode: e.Mode, CanAsk: e.CanAsk, Allow: e.Allow,
+			Placement: e.Placement, OnError: e.OnError, Disjoint: e.Disjoint, Limits: e.Limits, Traceparent: e.Traceparent,
+		},
+	}, nil
+}
+
+func (e Envelope) check() error {
+	given := 0
+	for _, there := range []bool{!isNull(e.Message), !isNull(e.ToolCalls), !isNull(e.Calls)} {
+		if there {
+			given++
+		}
+	}
+	const next = "send exactly one of message, tool_calls and calls"
+	switch {
+	case given == 0:
+		return badRequest("there is nothing to run", next)
+	case given > 1:
+		return badRequest("more than one of message, tool_calls and calls", next)
+	case e.Trace != "" && events.CheckID("trace", e.Trace) != nil:
+		return badRequest(events.CheckID("trace", e.Trace).Error(), "use another id, or none to have one made")
+	case e.Turn != "" && events.CheckID("turn", e.Turn) != nil:
+		return badRequest(events.CheckID("turn", e.Turn).Error(), "use another id, or none to have one made")
+	case e.Workspace != "" && !filepath.IsAbs(e.Workspace):
+		return badRequest(fmt.Sprintf("workspace %q is no absolute path", e.Workspace), "send an absolute path, or none for the node's own")
+	case e.WaitMS < 0 || time.Duration(e.WaitMS) > MaxWait/time.Millisecond:
+		return badRequest(fmt.Sprintf("wait_ms %d", e.WaitMS), fmt.Sprintf("send 0 to %d", MaxWait.Milliseconds()))
+	case e.Traceparent != "" && !traceparent(e.Traceparent):
+		return badRequest(fmt.Sprintf("traceparent %q is not one", e.Traceparent), "send 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, or none")
+	}
+	return nil
+}
+
+func isNull(raw json.RawMessage) bool {
+	b := bytes.TrimSpace(raw)
+	return len(b) == 0 || string(b) == "null"
+}
+
+// traceparent says whether s is a W3C trace context of version 00.
+func traceparent(s string) bool {
+	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
+		return false
+	}
+	for _, part := range []string{s[3:35], s[36:52], s[53:]} {
+		for i := range len(part) {
+			if c := part[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// calls reads the calls in whatever form they came.
+func (e Envelope) calls() (codec.Format, []events.RawCall, error) {
+	raw, as := e.Message, e.Format
+	switch {
+	case !isNull(e.Calls):
+		raw, as = e.Calls, codec.Neutral
+	case !isNull(e.ToolCalls):
+		raw = e.ToolCalls
+	}
+	if as == "" {
+		as = Sniff(raw)
+	}
+	m, err := codec.Decode(as, raw)
+	if err != nil {
+		return "", nil, codecProblem(err)
+	}
+	format := cmp.Or(e.Format, as)
+	if !slices.Contains(codec.Formats(), format) {
+		return "", nil, badRequest(fmt.Sprintf("format %q", format), fmt.Sprintf("use one of %v", codec.Formats()))
+	}
+	return format, m.Calls, nil
+}
+
+// codecProblem is the problem that tells why a provider's message was refused.
+func codecProblem(err error) error {
+	if ce, ok := asCodecError(err); ok && ce.Status() == 413 {
+		return problem(413, "too-large", "The message is too large", err.Error(), "have the model ask for less at once")
+	}
+	return badRequest(err.Error(), "send the provider's message as it came, and its format")
+}
+
+// Sniff says which format a JSON text looks like: a provider's message, its bare
+// calls, or ours; openai where nothing speaks for another.
+func Sniff(raw json.RawMessage) codec.Format {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil {
+		return sniffCalls(list)
+	}
+	var m struct {
+		Choices   json.RawMessage   `json:"choices"`
+		ToolCalls json.RawMessage   `json:"tool_calls"`
+		Calls     json.RawMessage   `json:"calls"`
+		Content   []json.RawMessage `json:"content"`
+		Stop      *string           `json:"stop_reason"`
+	}
+	_ = json.Unmarshal(raw, &m) // a part that is of another type speaks for nothing
+	switch {
+	case !isNull(m.Choices) || !isNull(m.ToolCalls):
+		return codec.OpenAI
+	case !isNull(m.Calls):
+		return codec.Neutral
+	case m.Stop != nil:
+		return codec.Anthropic
+	}
+	return sniffCalls(m.Content)
+}
+
+func sniffCalls(list []json.RawMessage) codec.Format {
+	for _, raw := range list {
+		var b struct {
+			Type     string          `json:"type"`
+			Tool     string          `json:"tool"`
+			Function json.RawMessage `json:"function"`
+		}
+		switch err := json.Unmarshal(raw, &b); {
+		case err != nil || !isNull(b.Function):
+		case b.Type == "tool_use" || b.Type == "thinking":
+			return codec.Anthropic
+		case b.Tool != "":
+			return codec.Neutral
+		}
+	}
+	return codec.OpenAI
+}

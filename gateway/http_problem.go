@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// Problem is an error as HTTP tells it (RFC 9457).
+type Problem struct {
+	Type   string `json:"type"` // urn:sluice:problem: and a word
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Next   string `json:"next,omitempty"` // what the caller can do about it
+}
+
+// Error is the problem in a line.
+func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
+
+func problem(status int, word, title, detail, next string) *Problem {
+	return &Problem{Type: "urn:sluice:problem:" + word, Title: title, Status: status, Detail: detail, Next: next}
+}
+
+// badRequest is a request that cannot be read.
+func badRequest(detail, next string) *Problem {
+	return problem(http.StatusBadRequest, "bad-request", "The request cannot be read", detail, next)
+}
+
+// verdicts say which error is which problem; the first that fits counts.
+var verdicts = []struct {
+	is     error
+	status int
+	word   string
+	title  string
+	next   string
+}{
+	{bus.ErrTooLarge, http.StatusRequestEntityTooLarge, "too-large", "The submission is too large", "send less in one turn: 1 MiB of arguments a call, 8 MiB a turn"},
+	{lifecycle.ErrSubmission, http.StatusUnprocessableEntity, "submission-refused", "The submission is refused", "mend the field that the detail names, and submit again"},
+	{lifecycle.ErrArgs, http.StatusUnprocessableEntity, "arguments-refused", "The arguments are refused", "send a JSON object"},
+	{events.ErrID, http.StatusBadRequest, "bad-id", "An id is not one", "use 1 to 64 of A-Z a-z 0-9 _ -"},
+	{lifecycle.ErrNoTurn, http.StatusNotFound, "no-turn", "There is no such turn", "check the ids; GET /v1/events shows what is there"},
+	{lifecycle.ErrNoCall, http.StatusNotFound, "no-call", "There is no such call", "a call is named by its place in the turn, from 0"},
+	{bus.ErrNotFound, http.StatusNotFound, "not-found", "It is not there", "check the digest"},
+	{lifecycle.ErrDifferent, http.StatusConflict, "turn-exists", "The turn exists with other calls", "use a new turn id, or submit exactly the same calls"},
+	{lifecycle.ErrHash, http.StatusConflict, "other-arguments", "The arguments are not those that were asked about", "look at GET /v1/approvals again"},
+	{lifecycle.ErrNotAsking, http.StatusConflict, "not-asking", "No approval is asked for", "look at GET /v1/approvals"},
+	{lifecycle.ErrCancelled, http.StatusConflict, "cancelled", "Its end was asked for", "nothing more can be approved here"},
+	{lifecycle.ErrEnded, http.StatusConflict, "ended", "It has ended", "GET the turn to see how"},
+	{lifecycle.ErrNothing, http.StatusConflict, "nothing-to-resolve", "There is nothing to resolve", "only an end whose effects are possible can be resolved"},
+	{lifecycle.ErrForeign, http.StatusConflict, "newer-release", "The turn holds events of a newer release", "upgrade this node"},
+	{bus.ErrConflict, http.StatusConflict, "busy", "The turn moved on", "try again"},
+	{ErrUntold, http.StatusServiceUnavailable, "untold", "It is kept, but no node could be told", "repeat the request: it is safe"},
+	{bus.ErrUncertain, http.StatusServiceUnavailable, "uncertain", "It is not known whether it was kept", "repeat the request with the same ids: it is safe"},
+	{bus.ErrUnavailable, http.StatusServiceUnavailable, "unavailable", "The log cannot be reached", "try again with the same ids: it is safe"},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, "too-slow", "It took too long", "repeat the request with the same ids: it is safe"},
+	{context.Canceled, http.StatusServiceUnavailable, "stopping", "The node is stopping, or the caller has gone", "repeat the request with the same ids: it is safe"},
+}
+
+// problemOf is the problem that tells an error.
+func problemOf(err error) *Problem {
+	var p *Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	for _, v := range verdicts {
+		if errors.Is(err, v.is) {
+			return problem(v.status, v.word, v.title, err.Error(), v.next)
+		}
+	}
+	return problem(http.StatusInternalServerError, "internal", "Something is wrong with this node", err.Error(), "look at the node's log")
+}
+
+// writeProblem answers with an error.
+func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	switch {
+	case p.Status == http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	case p.Status >= http.StatusInternalServerError:
+		a.log.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
+	writeJSON(w, p.Status, "application/problem+json", p)
+}
+
+// writeLimit is how long a client may take to read an answer.
+const writeLimit = 30 * time.Second
+
+// writeJSON answers with a value.
+func writeJSON(w http.ResponseWriter, status int, media string, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		status, media = http.StatusInternalServerError, "application/problem+json"
+		body = []byte(`{"type":"urn:sluice:problem:internal","title":"The answer has no JSON form","status":500}`)
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit)) // not every writer has one
+	w.Header().Set("Content-Type", media)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n')) // a client that has gone hears nothing
+}
+
+func ok(w http.ResponseWriter, v any) { writeJSON(w, http.StatusOK, "application/json", v) }

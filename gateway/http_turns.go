@@ -1,0 +1,370 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway/codec"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/projections"
+)
+
+// submitted answers POST /v1/turns.
+type submitted struct {
+	Trace    string            `json:"trace"`
+	Turn     string            `json:"turn"`
+	State    string            `json:"state"`
+	Attached bool              `json:"attached"`           // the turn was there already
+	Format   codec.Format      `json:"format,omitempty"`   // of Messages
+	Messages []json.RawMessage `json:"messages,omitempty"` // once the turn has ended
+}
+
+// submit is POST /v1/turns. It answers 202 with the ids once the submission is
+// durable, or 200 with the messages if the turn ended within wait_ms.
+func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	o, err := ParseEnvelope(body)
+	if err != nil {
+		return err
+	}
+	if tp := r.Header.Get("Traceparent"); o.Turn.Traceparent == "" && traceparent(tp) {
+		o.Turn.Traceparent = tp
+	}
+	if o.Wait == 0 {
+		t, err := a.desk.Submit(r.Context(), o.Key, o.Turn)
+		if err != nil {
+			return err
+		}
+		accepted(w, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached})
+		return nil
+	}
+	ctx, stop := a.until(r)
+	defer stop()
+	t, v, err := a.desk.Run(ctx, o.Key, o.Turn, o.Wait)
+	if err != nil {
+		return err
+	}
+	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached}
+	if !v.Ended() {
+		accepted(w, out)
+		return nil
+	}
+	m, err := a.desk.Messages(r.Context(), v, "")
+	if err != nil {
+		return err
+	}
+	out.Format, out.Messages = m.Format, m.Answered
+	ok(w, out)
+	return nil
+}
+
+func accepted(w http.ResponseWriter, s submitted) {
+	w.Header().Set("Location", "/v1/turns/"+s.Trace+"/"+s.Turn)
+	writeJSON(w, http.StatusAccepted, "application/json", s)
+}
+
+// StateOf is where a turn stands, in a word: submitted, running, parked,
+// completed, abandoned, or imported for a recorded one with open calls.
+func StateOf(t lifecycle.Turn) string {
+	switch {
+	case t.Ended != nil && t.Ended.Kind() == events.KindTurnAbandoned:
+		return "abandoned"
+	case t.Ended != nil:
+		return "completed"
+	case t.Submitted != nil && t.Submitted.Imported != "":
+		return "imported"
+	case t.Parked != nil:
+		return "parked"
+	case t.Owner.Boot != "":
+		return "running"
+	}
+	return "submitted"
+}
+
+// turnView answers GET /v1/turns/{trace}/{turn}.
+type turnView struct {
+	Trace     string           `json:"trace"`
+	Turn      string           `json:"turn"`
+	State     string           `json:"state"`
+	Principal events.Principal `json:"principal"`
+	Format    string           `json:"format,omitempty"`
+	Workspace string           `json:"workspace,omitempty"`
+	Mode      string           `json:"mode,omitempty"`
+	Placement string           `json:"placement,omitempty"`
+	Imported  string           `json:"imported,omitempty"`
+	Submitted time.Time        `json:"submitted_at"`
+	Owner     *events.Owner    `json:"owner,omitempty"`
+	Batches   [][]int          `json:"batches,omitempty"`
+	Cancelled bool             `json:"cancel_requested,omitempty"`
+	Broken    string           `json:"broken,omitempty"` // why the history is not one that this release writes
+	Position  string           `json:"position"`         // of the last commit
+	Calls     []callView       `json:"calls"`
+}
+
+// callView is one call of a turnView.
+type callView struct {
+	Call       int             `json:"call"`
+	ProviderID string          `json:"provider_id,omitempty"`
+	Tool       string          `json:"tool"`
+	State      string          `json:"state"` // a phase, or the kind of its terminal
+	Tier       events.Tier     `json:"tier,omitempty"`
+	Attempt    int             `json:"attempt,omitempty"`
+	Effects    events.Effects  `json:"effects,omitempty"`
+	Resolved   events.Effects  `json:"resolved,omitempty"`
+	Status     events.Status   `json:"status,omitempty"`
+	Code       events.Code     `json:"code,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	Path       string          `json:"path,omitempty"`
+	Of         string          `json:"deduplicated_from,omitempty"`
+	Cancelled  bool            `json:"cancel_requested,omitempty"`
+	Whole      *events.BlobRef `json:"whole,omitempty"` // of an answer that a limit cut
+	Stages     *events.Stages  `json:"stages,omitempty"`
+}
+
+func viewTurn(v View) turnView {
+	t, s := v.Turn, v.Turn.Submitted
+	out := turnView{
+		Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(t), Principal: s.Principal, Format: s.Format, Workspace: s.Workspace,
+		Mode: s.Mode, Placement: s.Placement, Imported: s.Imported, Submitted: t.SubmittedAt, Cancelled: t.Cancel != nil, Broken: t.Broken,
+		Position: v.Commits[len(v.Commits)-1].Position(0).String(), Calls: make([]callView, len(t.Calls)),
+	}
+	if t.Owner.Boot != "" {
+		out.Owner = &t.Owner
+	}
+	if t.Planned != nil {
+		out.Batches = t.Planned.Batches
+	}
+	for i, c := range t.Calls {
+		out.Calls[i] = viewCall(c, s.Calls[i])
+	}
+	return out
+}
+
+func viewCall(c *lifecycle.Call, raw events.RawCall) callView {
+	out := callView{
+		Call: c.Offset, ProviderID: raw.ProviderID, Tool: raw.Tool, State: string(c.Phase), Attempt: c.Attempt, Cancelled: c.Cancel != nil,
+	}
+	if c.Phase == lifecycle.PhaseNone {
+		out.State = "submitted"
+	}
+	if c.Verdict != nil {
+		out.Tier = c.Verdict.Tier
+	}
+	if c.Resolved != nil {
+		out.Resolved = c.Resolved.Effects
+	}
+	if c.Terminal == nil {
+		return out
+	}
+	out.State = string(c.Last)
+	switch e := c.Terminal.(type) {
+	case *events.Denied:
+		out.Effects, out.Code, out.Reason, out.Path = events.EffectsNone, e.Code, e.Reason, e.Path
+	case *events.Deduplicated:
+		out.Of = e.Of
+	}
+	if o := c.Outcome; o != nil {
+		out.Effects, out.Status, out.Stages = o.Effects, o.Result.Status, &o.Stages
+		if e := o.Result.Error; e != nil {
+			out.Code, out.Reason, out.Path = e.Code, e.Message, e.Path
+		}
+		if o.Result.Cut != nil {
+			out.Whole = &o.Result.Cut.Whole
+		}
+	}
+	return out
+}
+
+func (a *API) getTurn(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.turn(r)
+	if err != nil {
+		return err
+	}
+	ok(w, viewTurn(v))
+	return nil
+}
+
+// turn reads the turn that a path names.
+func (a *API) turn(r *http.Request) (View, error) {
+	key, err := turnOf(r)
+	if err != nil {
+		return View{}, err
+	}
+	return a.desk.Get(r.Context(), key)
+}
+
+// messagesView answers GET …/messages.
+type messagesView struct {
+	Trace    string            `json:"trace"`
+	Turn     string            `json:"turn"`
+	State    string            `json:"state"`
+	Format   codec.Format      `json:"format"`
+	Asked    json.RawMessage   `json:"assistant"` // the model's message that these answer, with the same ids
+	Messages []json.RawMessage `json:"messages"`
+}
+
+func (a *API) getMessages(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r, "format"); err != nil {
+		return err
+	}
+	v, err := a.turn(r)
+	if err != nil {
+		return err
+	}
+	m, err := a.desk.Messages(r.Context(), v, codec.Format(r.URL.Query().Get("format")))
+	if err != nil {
+		return err
+	}
+	k := v.Turn.Key
+	ok(w, messagesView{Trace: k.Trace, Turn: k.Turn, State: StateOf(v.Turn), Format: m.Format, Asked: m.Asked, Messages: m.Answered})
+	return nil
+}
+
+func (a *API) getTurnEvents(w http.ResponseWriter, r *http.Request) error {
+	v, err := a.turn(r)
+	if err != nil {
+		return err
+	}
+	out := struct {
+		Trace  string            `json:"trace"`
+		Turn   string            `json:"turn"`
+		Events []json.RawMessage `json:"events"` // CloudEvents
+	}{Trace: v.Turn.Key.Trace, Turn: v.Turn.Key.Turn}
+	for _, s := range v.Commits {
+		for i, rec := range s.Commit.Records {
+			e := FeedEvent{Stored: s, Index: i}
+			if c := v.Turn.Call(rec.Call); c != nil {
+				e.Tool = v.Turn.Submitted.Calls[rec.Call].Tool
+			}
+			ce, err := e.CloudEvent()
+			if err != nil {
+				return err
+			}
+			out.Events = append(out.Events, ce)
+		}
+	}
+	ok(w, out)
+	return nil
+}
+
+// act is the body of a request that asks for an act.
+type act struct {
+	Principal Who             `json:"principal,omitzero"`
+	Reason    string          `json:"reason,omitempty"`    // of a cancel
+	Note      string          `json:"note,omitempty"`      // of an approval, a denial, a resolution
+	Scope     string          `json:"scope,omitempty"`     // of an approval: call or session
+	Hash      string          `json:"args_hash,omitempty"` // of the arguments that the person saw
+	Args      json.RawMessage `json:"args,omitempty"`      // changed arguments
+	Effects   events.Effects  `json:"effects,omitempty"`   // of a resolution: none or done
+}
+
+// replied answers a cancel.
+type replied struct {
+	Status string      `json:"status"`          // accepted or already_terminal
+	State  events.Kind `json:"state,omitempty"` // how it had ended already
+}
+
+func reply(w http.ResponseWriter, r Reply) {
+	if r.Accepted {
+		writeJSON(w, http.StatusAccepted, "application/json", replied{Status: "accepted"})
+		return
+	}
+	ok(w, replied{Status: "already_terminal", State: r.Ended})
+}
+
+func (a *API) cancelTurn(w http.ResponseWriter, r *http.Request) error {
+	key, err := turnOf(r)
+	if err != nil {
+		return err
+	}
+	var in act
+	if err := decodeOptional(w, r, &in); err != nil {
+		return err
+	}
+	out, err := a.desk.CancelTurn(r.Context(), key, events.Principal(in.Principal), in.Reason)
+	if err == nil {
+		reply(w, out)
+	}
+	return err
+}
+
+func (a *API) cancelCall(w http.ResponseWriter, r *http.Request) error {
+	return a.actOn(w, r, func(call events.CallKey, in act) error {
+		out, err := a.desk.CancelCall(r.Context(), call, events.Principal(in.Principal), in.Reason)
+		if err == nil {
+			reply(w, out)
+		}
+		return err
+	})
+}
+
+// actOn reads the call and the body of a request that asks for an act on a call.
+func (a *API) actOn(w http.ResponseWriter, r *http.Request, do func(events.CallKey, act) error) error {
+	call, err := callOf(r)
+	if err != nil {
+		return err
+	}
+	var in act
+	if err := decodeOptional(w, r, &in); err != nil {
+		return err
+	}
+	return do(call, in)
+}
+
+func (a *API) approve(w http.ResponseWriter, r *http.Request) error {
+	return a.actOn(w, r, func(call events.CallKey, in act) error {
+		yes := Approval{By: events.Principal(in.Principal), Scope: in.Scope, Hash: in.Hash, Note: in.Note}
+		if in.Scope != "" && in.Scope != events.ScopeCall && in.Scope != events.ScopeSession {
+			return badRequest(fmt.Sprintf("scope %q", in.Scope), "say call or session, or nothing for call")
+		}
+		if !isNull(in.Args) {
+			text := string(in.Args)
+			yes.Args = &text
+		}
+		if err := a.desk.Approve(r.Context(), call, yes); err != nil {
+			return err
+		}
+		ok(w, replied{Status: "approved"})
+		return nil
+	})
+}
+
+func (a *API) deny(w http.ResponseWriter, r *http.Request) error {
+	return a.actOn(w, r, func(call events.CallKey, in act) error {
+		if err := a.desk.Reject(r.Context(), call, events.Principal(in.Principal), in.Note); err != nil {
+			return err
+		}
+		ok(w, replied{Status: "denied"})
+		return nil
+	})
+}
+
+func (a *API) resolve(w http.ResponseWriter, r *http.Request) error {
+	return a.actOn(w, r, func(call events.CallKey, in act) error {
+		if in.Effects != events.EffectsNone && in.Effects != events.EffectsDone {
+			return badRequest(fmt.Sprintf("effects %q", in.Effects), "say none or done")
+		}
+		if err := a.desk.Resolve(r.Context(), call, events.Principal(in.Principal), in.Effects, in.Note); err != nil {
+			return err
+		}
+		ok(w, replied{Status: "resolved"})
+		return nil
+	})
+}
+
+func (a *API) getApprovals(w http.ResponseWriter, r *http.Request) error {
+	list, err := a.desk.Inbox(r.Context())
+	if err != nil {
+		return err
+	}
+	ok(w, struct {
+		Approvals []projections.Pending `json:"approvals"`
+	}{list})
+	return nil
+}

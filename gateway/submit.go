@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// maxCarried is the size in bytes of the largest commit that travels in its
+// queue item, so that a claim need not read.
+const maxCarried = 16 << 10
+
+// Ticket says where a submission stands in the log.
+type Ticket struct {
+	Key      events.TurnKey
+	Seq      uint64 // stream sequence of its first commit
+	Attached bool   // the turn was there already
+}
+
+// Submit puts a turn in the log, queues it, and returns once that is durable. An
+// empty trace or turn id is made. The same ids with the same calls attach to
+// the turn that is there, which is queued again if nobody has claimed it.
+//
+// It returns lifecycle.ErrSubmission for one that is out of bounds,
+// lifecycle.ErrDifferent where the ids are taken, bus.ErrTooLarge where it is
+// too large with all its arguments by reference, and the errors of bus.Log.
+func (d *Desk) Submit(ctx context.Context, key events.TurnKey, s events.TurnSubmitted) (Ticket, error) {
+	key, s, err := d.admit(ctx, key, s)
+	if err != nil {
+		return Ticket{}, err
+	}
+	t, _, err := d.enter(ctx, key, s)
+	if err != nil {
+		return Ticket{}, err
+	}
+	return t, d.durable(ctx)
+}
+
+// Run is Submit and Wait in one: it answers once the turn has ended and that is
+// durable, so that nobody waits for a barrier in between. If limit passes
+// first (0: no limit), the view has not ended, and the submission is durable.
+func (d *Desk) Run(ctx context.Context, key events.TurnKey, s events.TurnSubmitted, limit time.Duration) (Ticket, View, error) {
+	key, s, err := d.admit(ctx, key, s)
+	if err != nil {
+		return Ticket{}, View{}, err
+	}
+	w := d.watch(key) // BEFORE anybody can run it
+	defer w.cancel()
+	t, v, err := d.enter(ctx, key, s)
+	if err != nil {
+		return Ticket{}, View{}, err
+	}
+	v, err = d.await(ctx, w, v, limit)
+	return t, v, err
+}
+
+// admit checks a submission, makes text and ids of it, and stores its large
+// bodies. Nothing is kept of one that is refused.
+func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmitted) (events.TurnKey, events.TurnSubmitted, error) {
+	if key.Trace == "" {
+		key.Trace = d.newID()
+	}
+	if key.Turn == "" {
+		key.Turn = d.newID()
+	}
+	if err := key.Check(); err != nil {
+		return key, s, fmt.Errorf("%w: %w", lifecycle.ErrSubmission, err)
+	}
+	s = whole(s)
+	if err := lifecycle.CheckSubmission(s); err != nil {
+		return key, s, err
+	}
+	s, err := d.refer(ctx, s)
+	return key, s, err
+}
+
+// enter appends the submission and queues it. It does not wait for the barrier.
+func (d *Desk) enter(ctx context.Context, key events.TurnKey, s events.TurnSubmitted) (Ticket, View, error) {
+	v := View{Turn: lifecycle.Turn{Key: key}}
+	for range maxTries {
+		stored, done, err := d.append(ctx, v, lifecycle.Submit{Turn: s})
+		var moved *bus.Conflict
+		switch {
+		case errors.As(err, &moved):
+			if v, err = d.load(ctx, key, moved.Last); err != nil {
+				return Ticket{}, v, err
+			}
+			continue
+		case err != nil:
+			return Ticket{}, v, err
+		case done:
+			return d.attach(ctx, v)
+		}
+		v = viewOf(key, []bus.Stored{stored})
+		return Ticket{Key: key, Seq: stored.Seq}, v, d.queue(ctx, v)
+	}
+	return Ticket{}, v, fmt.Errorf("turn %s: %w: it moved on %d times: try again", key, bus.ErrConflict, maxTries)
+}
+
+// attach answers a submission that is in the log already.
+func (d *Desk) attach(ctx context.Context, v View) (Ticket, View, error) {
+	t := Ticket{Key: v.Turn.Key, Seq: v.Commits[0].Seq, Attached: true}
+	unclaimed := v.Turn.Owner.Boot == "" && v.Turn.Ended == nil && v.Turn.Submitted.Imported == ""
+	if !unclaimed {
+		return t, v, nil
+	}
+	return t, v, d.queue(ctx, v)
+}
+
+// queue hands the turn to the nodes. The item is a hint: a turn that is in the
+// log and could not be queued is found by the sweep, or by submitting it again.
+func (d *Desk) queue(ctx context.Context, v View) error {
+	first := v.Commits[0]
+	it := bus.Item{ID: first.Commit.ID, Turn: v.Turn.Key, Placement: placement(v.Turn), Seq: first.Seq}
+	if len(v.Commits) == 1 && roughSize(*v.Turn.Submitted) <= maxCarried {
+		if b, err := events.Encode(first.Commit); err == nil && len(b) <= maxCarried {
+			it.Commit = b
+		}
+	}
+	if err := d.bus.Push(ctx, it); err != nil {
+		return fmt.Errorf("turn %s: %w: %w", v.Turn.Key, ErrUntold, err)
+	}
+	return nil
+}
+
+// refer stores large arguments outside the commit: those over bus.MaxInline, and
+// then the largest ones until the commit fits.
+func (d *Desk) refer(ctx context.Context, s events.TurnSubmitted) (events.TurnSubmitted, error) {
+	for i := range s.Calls {
+		if len(s.Calls[i].Args.Text) > bus.MaxInline {
+			if err := d.byRef(ctx, &s.Calls[i].Args); err != nil {
+				return s, err
+			}
+		}
+	}
+	for roughSize(s) > bus.MaxCommit-(16<<10) {
+		i := largest(s.Calls)
+		if i < 0 {
+			return s, fmt.Errorf("submission without its arguments: %w: send fewer calls or a shorter allow list", bus.ErrTooLarge)
+		}
+		if err := d.byRef(ctx, &s.Calls[i].Args); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (d *Desk) byRef(ctx context.Context, b *events.Body) error {
+	ref, err := d.bus.Blobs().Put(ctx, []byte(b.Text), "")
+	if err != nil {
+		return fmt.Errorf("store arguments of %d bytes: %w", len(b.Text), err)
+	}
+	*b = events.Body{Ref: &ref}
+	return nil
+}
+
+// minReferred is the size in bytes of the smallest body for which a reference
+// is shorter.
+const minReferred = 256
+
+// largest is the call with the largest arguments inline, the first of equals;
+// -1 where a reference would shorten nothing.
+func largest(calls []events.RawCall) int {
+	at, size := -1, minReferred
+	for i, c := range calls {
+		if len(c.Args.Text) > size {
+			at, size = i, len(c.Args.Text)
+		}
+	}
+	return at
+}
+
+// roughSize bounds the size in bytes of a submission's commit from above.
+func roughSize(s events.TurnSubmitted) int {
+	n := 1024 + len(s.Workspace) + len(s.Traceparent) + len(s.Imported) + len(s.Principal.ID) + len(s.Principal.Kind)
+	for _, list := range [][]string{s.Allow, s.Principal.Parents} {
+		for _, v := range list {
+			n += len(v) + 5
+		}
+	}
+	for _, c := range s.Calls {
+		n += 300 + len(c.Args.Text) + len(c.Tool) + len(c.ProviderID) + len(c.Key)
+		for _, r := range c.Secrets {
+			n += 32 + len(r.ID) + len(r.Path)
+		}
+		if c.Refused != nil {
+			n += 48 + len(c.Refused.Code) + len(c.Refused.Reason)
+		}
+	}
+	return n
+}

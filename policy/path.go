@@ -1,0 +1,191 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of a path.
+const (
+	MaxPath    = 4096 // bytes
+	MaxSegment = 255  // bytes between two slashes
+)
+
+// ErrPath says that a path may not be used.
+var ErrPath = errors.New("path refused")
+
+// CheckPath returns nil for a path that stays inside the folder it is relative
+// to, by its text alone, or an error that wraps ErrPath and says what to do
+// instead. Links are not its concern: who opens the file must not follow them out.
+func CheckPath(p string) error {
+	switch {
+	case p == "":
+		return refuse("the path is empty; give one relative to the workspace")
+	case len(p) > MaxPath:
+		return refuse("the path is longer than %d bytes; use a shorter one", MaxPath)
+	}
+	seen := p
+	for range 4 { // names may be encoded more than once
+		if err := checkSegments(seen); err != nil {
+			return err
+		}
+		next := decodePercent(seen)
+		if next == seen {
+			return nil
+		}
+		seen = next
+	}
+	return refuse("the path is encoded many times over; write it plainly")
+}
+
+func refuse(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrPath}, args...)...)
+}
+
+// checkSegments looks at one decoding of a path.
+func checkSegments(p string) error {
+	if !utf8.ValidString(p) {
+		return refuse("the path is not valid UTF-8; write it in plain characters")
+	}
+	for _, r := range p {
+		if hidden(r) {
+			return refuse("the path holds a control or invisible character; leave it out")
+		}
+	}
+	p = strings.Map(plainer, p)
+	switch {
+	case strings.HasPrefix(p, "/"):
+		return refuse("the path is absolute and not inside the workspace; give one relative to the workspace")
+	case len(p) >= 2 && p[1] == ':' && letter(p[0]), strings.Contains(p, "://"), strings.HasPrefix(strings.ToLower(p), "file:"):
+		return refuse("the path names a drive or a scheme; give one relative to the workspace")
+	}
+	segments := strings.Split(p, "/")
+	if s := segments[0]; s == "~" || strings.HasPrefix(s, "~") && len(segments) > 1 {
+		return refuse("the path begins in a home folder; give one relative to the workspace")
+	}
+	for _, s := range segments {
+		if len(s) > MaxSegment {
+			return refuse("a name in the path is longer than %d bytes; use a shorter one", MaxSegment)
+		}
+		if parent(s) {
+			return refuse("the path goes up with two dots; write it without them, relative to the workspace")
+		}
+	}
+	return nil
+}
+
+func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// parent reports whether some system takes a name for the parent folder.
+func parent(s string) bool {
+	s, _, _ = strings.Cut(s, ";")
+	return strings.Trim(s, " ") == ".."
+}
+
+// hidden holds for runes that a reader of a name may not see as they are.
+func hidden(r rune) bool {
+	switch {
+	case unicode.IsControl(r), r == 0x2028, r == 0x2029, r == 0xFEFF, r == 0x200B, r == 0x061C:
+		return true
+	case r == 0x200E || r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069, r >= 0xE0000 && r <= 0xE007F:
+		return true
+	}
+	return r == utf8.RuneError
+}
+
+// plainer maps what some system takes for a dot or a slash to that.
+func plainer(r rune) rune {
+	switch r {
+	case '\\', '／', '＼', '∕', '⁄', '∖', '⧵', '⧸', '﹨':
+		return '/'
+	case '．', '․', '﹒', '｡', '。':
+		return '.'
+	}
+	return r
+}
+
+// decodePercent undoes %2e and %u002e once. What is not an escape stays.
+func decodePercent(p string) string {
+	if !strings.Contains(p, "%") {
+		return p
+	}
+	var b strings.Builder
+	for i := 0; i < len(p); i++ {
+		if p[i] != '%' {
+			b.WriteByte(p[i])
+			continue
+		}
+		if i+5 < len(p) && p[i+1]|0x20 == 'u' {
+			if n, ok := hex(p[i+2 : i+6]); ok {
+				b.WriteRune(rune(n))
+				i += 5
+				continue
+			}
+		}
+		if i+2 < len(p) {
+			if n, ok := hex(p[i+1 : i+3]); ok {
+				b.WriteByte(byte(n))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte('%')
+	}
+	return b.String()
+}
+
+func hex(s string) (n int, ok bool) {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= '0' && c <= '9':
+			n = n<<4 | int(c-'0')
+		case letter(c) && c|0x20 <= 'f':
+			n = n<<4 | int(c|0x20-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return n, true
+}
+
+// inside makes an absolute path in the workspace relative to it, and leaves any
+// other as it is.
+func inside(workspace, p string) string {
+	root := cleanWorkspace(workspace)
+	if root == "" || !path.IsAbs(p) {
+		return p
+	}
+	if strings.TrimRight(p, "/") == root {
+		return "."
+	}
+	if rest, ok := strings.CutPrefix(p, root+"/"); ok {
+		if rest = strings.TrimLeft(rest, "/"); rest != "" {
+			return rest
+		}
+		return "."
+	}
+	return p
+}
+
+// cleanWorkspace is an absolute workspace without a slash at its end; "" for
+// one that is not absolute, or the root, which nothing is outside of.
+func cleanWorkspace(w string) string {
+	if !path.IsAbs(w) {
+		return ""
+	}
+	return strings.TrimSuffix(path.Clean(w), "/")
+}
+
+// sentence is an error of this package as a sentence for the model.
+func sentence(err error) string {
+	s := err.Error()
+	for _, base := range []error{ErrPath, ErrHost} {
+		s = strings.TrimPrefix(s, base.Error()+": ")
+	}
+	return strings.ToUpper(s[:1]) + s[1:] + "."
+}

@@ -1,0 +1,148 @@
+package shell
+
+import (
+	"strings"
+)
+
+// simple judges a command by its name and arguments. piped says that its
+// standard input is another command's output.
+func (c *classifier) simple(args []word, piped bool) {
+	if !c.step() {
+		return
+	}
+	name := args[0]
+	if !name.plain() || name.text == "" {
+		c.add(ruleIndirect, name.text)
+		c.hidden(args[1:], piped)
+		return
+	}
+	base := baseName(name.text)
+	c.collectHosts(args[1:])
+	switch {
+	case c.never(base, args, piped):
+	case wrappers[base] != nil:
+		c.wrapped(base, args, piped)
+	case c.asked(base, args):
+	case version(args):
+	default:
+		if _, known := readers[name.text]; known {
+			c.reads(name.text, args[1:])
+			return
+		}
+		c.add(ruleUnknown, name.text)
+		c.operandsOf(args[1:])
+	}
+}
+
+// step counts what is judged: wrappers inside wrappers could go on for long.
+func (c *classifier) step() bool {
+	if c.steps++; c.steps > maxSteps {
+		c.add(ruleLimit, "")
+		return false
+	}
+	return true
+}
+
+// versions are programs that only print a line when asked for their version,
+// and take no program or toolchain from the folder they stand in to do so.
+var versions = names("node python python3 gcc make perl ruby")
+
+func version(args []word) bool {
+	if len(args) != 2 {
+		return false
+	}
+	return versions[args[0].text] && args[1].is("--version") || args[0].is("go") && args[1].is("version")
+}
+
+// hidden looks at the arguments of a command whose name is not known: what may
+// never run may not run behind it either.
+func (c *classifier) hidden(args []word, piped bool) {
+	for i, w := range args {
+		if w.plain() && w.text != "" {
+			c.never(baseName(w.text), args[i:], piped)
+			return
+		}
+	}
+}
+
+// baseName is a command's name without its folder, in lower case: some file
+// systems do not tell SUDO from sudo.
+func baseName(name string) string {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		name = name[i+1:]
+	}
+	return strings.ToLower(name)
+}
+
+// family is a name without a version: python3.11 is python, mkfs.ext4 is mkfs.
+func family(base string) string {
+	if strings.HasPrefix(base, "mkfs.") {
+		return "mkfs"
+	}
+	base = strings.TrimSuffix(base, ".exe")
+	return strings.TrimRight(base, "0123456789.-")
+}
+
+// operandsOf records what may be files among the arguments of a command that a
+// person will be asked about.
+func (c *classifier) operandsOf(args []word) {
+	for _, w := range args {
+		if w.plain() && !w.flag() && w.text != "" && !strings.Contains(w.text, "://") && len(w.text) <= 256 &&
+			strings.IndexFunc(w.text, special) < 0 {
+			c.paths = append(c.paths, w.text)
+		}
+	}
+}
+
+// collectHosts records the URLs among the arguments of any command.
+func (c *classifier) collectHosts(args []word) {
+	for _, w := range args {
+		if !w.plain() || !strings.Contains(w.text, "://") {
+			continue
+		}
+		u := w.text
+		if flag, value, ok := strings.Cut(u, "="); ok && strings.HasPrefix(flag, "-") {
+			u = value
+		}
+		if len(u) <= 2048 && strings.IndexFunc(u, forbidden) < 0 && !strings.ContainsAny(u, " \n\t") {
+			c.hosts = append(c.hosts, u)
+		}
+	}
+}
+
+// askedBy are the names of commands that a person is asked about, by rule.
+var askedBy = func() map[string]*rule {
+	m := map[string]*rule{}
+	for r, list := range map[*rule]string{
+		ruleMove:  "mv cp rename mmv rsync install ln",
+		ruleOwner: "chmod chown chgrp setfacl chattr setcap umask",
+		ruleWrite: "tee touch mkdir rmdir mkfifo mknod truncate split csplit sponge patch ed-script tar unzip zip gzip gunzip " +
+			"bzip2 xz zstd cpio crontab at batch logrotate fallocate",
+		ruleEnvironment: "env printenv set export declare typeset readonly id whoami who w users groups logname uname hostname " +
+			"hostnamectl ps lsof pgrep pstree last lastlog getent history compgen",
+		ruleInstall: "npm npx pnpm pnpx yarn bun bunx corepack pip pipx uv uvx poetry conda mamba apt apt-get dpkg yum dnf rpm apk pacman zypper brew " +
+			"port snap flatpak gem bundle composer cpan cpanm cabal stack opam luarocks nix nix-env easy_install",
+		ruleScript: "make gmake cmake ninja meson just task rake gradle gradlew mvn ant bazel buck tox nox pytest node-gyp",
+	} {
+		for n := range names(list) {
+			m[n] = r
+		}
+	}
+	return m
+}()
+
+// asked judges commands that are known not to be mere reading.
+func (c *classifier) asked(base string, args []word) bool {
+	r := askedBy[base]
+	if r == nil {
+		r = askedBy[family(base)]
+	}
+	if r == nil || version(args) {
+		return false
+	}
+	c.add(r, args[0].text)
+	if r != ruleInstall {
+		c.operandsOf(args[1:])
+	}
+	return true
+}

@@ -1,0 +1,163 @@
+package shell
+
+import (
+	"strings"
+)
+
+// takes says what follows a flag.
+type takes byte
+
+const (
+	nothing  takes = iota + 1
+	value          // a text, attached or the next argument
+	pathname       // the same, a file's name
+	optional       // a text, attached only
+)
+
+// flagSet is the flags of a command that are known to be harmless.
+type flagSet struct {
+	short  map[byte]takes
+	long   map[string]takes
+	number bool // -20 means twenty lines
+}
+
+// flags reads the notation of the tables, fields with a space between:
+//
+//	-abc     the flags -a, -b and -c; # stands for a number
+//	n: f@ U= a short flag with a value, with a file's name, with an attached value or none
+//	--name   a long flag; with : @ = as above
+func flags(notation string) flagSet {
+	set := flagSet{short: map[byte]takes{}, long: map[string]takes{}}
+	for _, f := range strings.Fields(notation) {
+		kind := nothing
+		switch f[len(f)-1] {
+		case ':':
+			kind = value
+		case '@':
+			kind = pathname
+		case '=':
+			kind = optional
+		}
+		switch {
+		case strings.HasPrefix(f, "--"):
+			set.long[strings.TrimRight(f[2:], ":@=")] = kind
+		case kind != nothing:
+			set.short[f[0]] = kind
+		default:
+			for i := 1; i < len(f); i++ {
+				if f[i] == '#' {
+					set.number = true
+					continue
+				}
+				set.short[f[i]] = nothing
+			}
+		}
+	}
+	return set
+}
+
+// parsed is the arguments of a command, told apart.
+type parsed struct {
+	operands []word
+	seen     map[string]bool // flags by name, one dash for a letter, two for a word
+	values   []word          // what value flags were given
+	files    []word          // what pathname flags were given
+	ended    int             // how many operands stood before --; -1 if there was none
+}
+
+func (p *parsed) has(flags ...string) bool {
+	for _, f := range flags {
+		if p.seen[f] {
+			return true
+		}
+	}
+	return false
+}
+
+// parse tells flags and operands apart. bad is the first argument that is no
+// flag of the set; with it, the rest is not known.
+func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
+	p = parsed{seen: map[string]bool{}, ended: -1}
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		if w.is("--") {
+			p.ended = len(p.operands)
+			p.operands = append(p.operands, args[i+1:]...)
+			return p, bad, true
+		}
+		if !w.flag() {
+			p.operands = append(p.operands, w)
+			continue
+		}
+		if !w.plain() {
+			return p, w, false
+		}
+		name, given, kind, known := s.split(w.text, p.seen)
+		if !known {
+			return p, w, false
+		}
+		if given == nil && (kind == value || kind == pathname) {
+			if i++; i == len(args) || !args[i].plain() {
+				return p, w, false
+			}
+			given = &args[i].text
+		}
+		if name != "" {
+			p.seen[name] = true
+		}
+		p.keep(kind, given)
+	}
+	return p, bad, true
+}
+
+func (p *parsed) keep(kind takes, given *string) {
+	if given == nil {
+		return
+	}
+	if kind == pathname {
+		p.files = append(p.files, word{text: *given})
+		return
+	}
+	p.values = append(p.values, word{text: *given})
+}
+
+// split reads one argument that begins with a dash: a long flag, a number, or
+// letters of which the last may take a value.
+func (s flagSet) split(text string, seen map[string]bool) (name string, given *string, kind takes, ok bool) {
+	if strings.HasPrefix(text, "--") {
+		key, val, attached := strings.Cut(text[2:], "=")
+		kind, ok = s.long[key]
+		if attached {
+			given = &val
+		}
+		return "--" + key, given, kind, ok && (kind != nothing || !attached)
+	}
+	if s.number && strings.Trim(text[1:], "0123456789") == "" {
+		return "-#", nil, nothing, true
+	}
+	for i := 1; i < len(text); i++ {
+		kind, ok = s.short[text[i]]
+		if !ok {
+			return "", nil, 0, false
+		}
+		name = "-" + text[i:i+1]
+		if kind == nothing {
+			seen[name] = true
+			continue
+		}
+		if rest := text[i+1:]; rest != "" {
+			given = &rest
+		}
+		return name, given, kind, true
+	}
+	return "", nil, nothing, true
+}
+
+// names is a set of words.
+func names(list string) map[string]bool {
+	set := map[string]bool{}
+	for _, n := range strings.Fields(list) {
+		set[n] = true
+	}
+	return set
+}

@@ -1,0 +1,200 @@
+package shell
+
+import (
+	"path"
+	"strings"
+)
+
+// special are the readers whose arguments have a grammar of their own.
+func (c *classifier) special(name string, args []word) bool {
+	switch name {
+	case "echo":
+	case "printf":
+		c.printf(args)
+	case "test":
+		c.test(args)
+	case "[":
+		if len(args) == 0 || !args[len(args)-1].is("]") {
+			c.add(ruleFlag, "[")
+			return true
+		}
+		c.test(args[:len(args)-1])
+	case "find":
+		c.find(args)
+	case "sed":
+		c.sed(args)
+	case "git":
+		c.git(args)
+	default:
+		return false
+	}
+	return true
+}
+
+// reads judges a command of the table.
+func (c *classifier) reads(name string, args []word) {
+	if w, found := unsafe(args); found {
+		c.add(ruleExpansion, w.text)
+		return
+	}
+	for _, w := range args {
+		if w.glob && c.outside(w.text) {
+			c.add(ruleOutside, w.text)
+		}
+	}
+	if c.special(name, args) {
+		return
+	}
+	r := readers[name]
+	p, bad, ok := r.flags.parse(args)
+	if !ok {
+		c.add(ruleFlag, bad.text)
+		return
+	}
+	for i, w := range p.operands {
+		if w.free && !r.loose && (p.ended < 0 || i < p.ended) {
+			c.add(ruleExpansion, w.text) // a file may be named like a flag
+		}
+	}
+	c.operands(r.operands, &p)
+	for _, f := range p.files {
+		c.path(f.text)
+	}
+	if r.check != nil {
+		r.check(c, &p)
+	}
+}
+
+func (c *classifier) operands(kind operands, p *parsed) {
+	files := p.operands
+	switch kind {
+	case text:
+		return
+	case none:
+		if len(files) > 0 {
+			c.add(ruleFlag, files[0].text)
+		}
+		return
+	case one:
+		if len(files) > 1 || len(files) == 1 && files[0].glob {
+			c.add(ruleFlag, files[len(files)-1].text)
+		}
+	case pattern:
+		if !p.has("-e", "-f", "--regexp", "--file", "--files", "--type-list") && len(files) > 0 {
+			if files[0].glob {
+				c.add(ruleExpansion, files[0].text)
+			}
+			files = files[1:]
+		}
+	}
+	for _, f := range files {
+		c.path(f.text)
+	}
+}
+
+// path records a file's name and looks whether it may lie outside the workspace.
+func (c *classifier) path(p string) {
+	switch p {
+	case "", "-", "/dev/null", "/dev/stdin":
+		return
+	}
+	c.paths = append(c.paths, p)
+	if c.outside(p) {
+		c.add(ruleOutside, p)
+	}
+}
+
+func (c *classifier) outside(p string) bool {
+	for seg := range strings.SplitSeq(p, "/") {
+		if seg == ".." || strings.HasPrefix(seg, ".") && strings.ContainsAny(seg, "*?[") {
+			return true // .* may stand for ..
+		}
+	}
+	if p[0] == '~' {
+		return true
+	}
+	if !path.IsAbs(p) {
+		return false
+	}
+	root := strings.TrimSuffix(c.scope.Workspace, "/")
+	return root == "" || p != root && !strings.HasPrefix(p, root+"/")
+}
+
+func dateFormat(c *classifier, p *parsed) {
+	for _, w := range p.operands {
+		if !strings.HasPrefix(w.text, "+") {
+			c.add(ruleFlag, w.text) // it would set the clock
+		}
+	}
+}
+
+func folder(c *classifier, p *parsed) {
+	c.moved = c.moved || len(p.operands) != 1 || !c.root(p.operands[0].text)
+	if len(p.operands) != 1 || p.operands[0].glob || p.operands[0].text == "-" {
+		c.add(ruleOutside, "cd's target")
+	}
+}
+
+// root reports whether a path is the workspace itself.
+func (c *classifier) root(p string) bool {
+	p = strings.TrimSuffix(p, "/")
+	return p == "." || p != "" && p == strings.TrimSuffix(c.scope.Workspace, "/")
+}
+
+// jqFilter refuses filters that show the environment or load code.
+func jqFilter(c *classifier, p *parsed) {
+	if len(p.operands) == 0 {
+		return
+	}
+	filter := strings.ToLower(p.operands[0].text)
+	for _, word := range []string{"env", "import", "include"} {
+		if strings.Contains(filter, word) {
+			c.add(ruleFlag, word)
+		}
+	}
+}
+
+// printf knows the conversions that only print: %n and -v set variables, and
+// the subscript of a variable is evaluated.
+func (c *classifier) printf(args []word) {
+	if len(args) > 0 && args[0].is("--") {
+		args = args[1:]
+	}
+	if len(args) == 0 || !args[0].plain() || args[0].flag() {
+		c.add(ruleFlag, "printf")
+		return
+	}
+	format := args[0].text
+	for {
+		_, rest, found := strings.Cut(format, "%")
+		if !found {
+			return
+		}
+		rest = strings.TrimLeft(rest, "-+ #0123456789.*'")
+		if rest == "" || !strings.Contains("%sdiuxXocbqfeEgG", rest[:1]) {
+			c.add(ruleFlag, "printf %"+rest)
+			return
+		}
+		format = rest[1:]
+	}
+}
+
+var testOperators = names("-b -c -d -e -f -g -h -k -p -r -s -u -w -x -z -n -L -O -G -S -N -t -nt -ot -ef -eq -ne -lt -le -gt -ge -a -o")
+
+// test knows the operators that look at files and compare; -v and -R evaluate
+// the subscript of a variable.
+func (c *classifier) test(args []word) {
+	for _, w := range args {
+		if w.flag() && !testOperators[w.text] && strings.Trim(w.text[1:], "0123456789") != "" {
+			c.add(ruleFlag, w.text)
+			return
+		}
+		if w.glob {
+			c.add(ruleExpansion, w.text)
+			return
+		}
+		if strings.Contains(w.text, "/") {
+			c.path(w.text)
+		}
+	}
+}

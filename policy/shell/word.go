@@ -1,0 +1,170 @@
+package shell
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// word is an argument as the command will see it, as far as that is known.
+type word struct {
+	text   string // after quote removal; of an opaque word its source
+	opaque bool   // an expansion decides what it becomes, and perhaps how many words
+	glob   bool   // file names may take its place
+	free   bool   // a glob that begins with what file names decide: it may become a flag
+	shown  string // for Analysis.Commands
+}
+
+// flag says whether the word may be taken for a flag.
+func (w word) flag() bool { return len(w.text) > 1 && w.text[0] == '-' }
+
+// is reports whether the word is surely this text.
+func (w word) is(text string) bool { return !w.opaque && !w.glob && w.text == text }
+
+// plain reports whether the word is surely its text.
+func (w word) plain() bool { return !w.opaque && !w.glob }
+
+// words evaluates the words of a command.
+func (c *classifier) words(in []*syntax.Word) []word {
+	out := make([]word, len(in))
+	for i, w := range in {
+		out[i] = c.word(w)
+	}
+	return out
+}
+
+// source is the part of the line behind a node.
+func (c *classifier) source(n syntax.Node) string {
+	from, to := int(n.Pos().Offset()), int(n.End().Offset())
+	if from > to || to > len(c.line) {
+		return ""
+	}
+	return c.line[from:to]
+}
+
+func (c *classifier) word(w *syntax.Word) word {
+	b := builder{}
+	for _, p := range w.Parts {
+		b.part(p)
+	}
+	out := word{text: b.text.String(), opaque: b.opaque, glob: b.glob, free: b.free}
+	if out.text == "[" {
+		out.glob, out.free = false, false // the command: a pattern needs its other bracket
+	}
+	switch {
+	case out.opaque:
+		out.text = c.source(w)
+		out.shown = out.text
+	case out.glob:
+		out.shown = c.source(w)
+	default:
+		out.shown = show(out.text)
+	}
+	return out
+}
+
+// builder puts a word together from its parts.
+type builder struct {
+	text         strings.Builder
+	opaque       bool
+	glob, free   bool
+	brace, comma bool
+}
+
+func (b *builder) part(p syntax.WordPart) {
+	switch p := p.(type) {
+	case *syntax.Lit:
+		b.bare(p.Value)
+	case *syntax.SglQuoted:
+		// A shell without $'…' would end the string elsewhere.
+		b.opaque = b.opaque || p.Dollar
+		b.text.WriteString(p.Value)
+	case *syntax.DblQuoted:
+		b.opaque = b.opaque || p.Dollar
+		for _, q := range p.Parts {
+			if l, ok := q.(*syntax.Lit); ok {
+				b.quoted(l.Value)
+				continue
+			}
+			b.expansion(q)
+		}
+	default:
+		b.expansion(p)
+	}
+}
+
+// expansion takes a part that the shell will replace. Only the exit status of
+// the last command is harmless everywhere.
+func (b *builder) expansion(p syntax.WordPart) {
+	e, ok := p.(*syntax.ParamExp)
+	if ok && e.Short && e.Param != nil && e.Param.Value == "?" && e.Index == nil && e.Exp == nil {
+		b.text.WriteByte('0')
+		return
+	}
+	b.opaque = true
+}
+
+// bare takes text outside quotes.
+func (b *builder) bare(s string) {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			if i++; i == len(s) {
+				b.opaque = true // shells disagree on a backslash at the end
+				return
+			}
+			b.text.WriteByte(s[i])
+			continue
+		case '*', '?', '[':
+			b.free = b.free || b.text.Len() == 0
+			b.glob = true
+		case '~':
+			before := b.text.String()
+			if before == "" || strings.HasSuffix(before, "=") || strings.HasSuffix(before, ":") {
+				b.opaque = true
+			}
+		case '{':
+			b.brace = true
+		case ',':
+			b.comma = true
+		case '.':
+			b.comma = b.comma || i > 0 && s[i-1] == '.'
+		}
+		b.text.WriteByte(s[i])
+	}
+	if b.brace && b.comma {
+		b.opaque = true // one word may become several
+	}
+}
+
+// quoted takes text inside double quotes.
+func (b *builder) quoted(s string) {
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && strings.IndexByte("$`\"\\", s[i+1]) >= 0 {
+			i++
+		}
+		b.text.WriteByte(s[i])
+	}
+}
+
+// show quotes a text so that a shell reads it back as one word.
+func show(s string) string {
+	if s != "" && strings.IndexFunc(s, special) < 0 && s[0] != '~' {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+func special(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,^", r) || r >= 0x80)
+}
+
+// unsafe returns the first word that is not known before the line runs.
+func unsafe(args []word) (word, bool) {
+	for _, w := range args {
+		if w.opaque {
+			return w, true
+		}
+	}
+	return word{}, false
+}

@@ -1,0 +1,128 @@
+package fs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// errEnough ends a walk early; run does not return it.
+var errEnough = errors.New("enough")
+
+// walk goes through a folder in the order of whole paths, byte by byte. It
+// follows no symbolic link, and skips .git, what .gitignore files name, and
+// temporary files of this package.
+type walk struct {
+	root *os.Root
+	all  bool // also what .gitignore files name
+	most int  // entries looked at; 0 means maxVisits
+	// each gets every file, link and folder. errEnough ends the walk, and
+	// fs.SkipDir skips what is in a folder.
+	each func(p string, d fs.DirEntry) error
+
+	visits  int
+	skipped int  // entries that .gitignore files name
+	closed  int  // folders that could not be read
+	cut     bool // most was reached
+}
+
+// run walks dir, whose own name no .gitignore is asked about: it was named.
+// It returns ctx's error or that of each.
+func (w *walk) run(ctx context.Context, dir string) error {
+	var rules []rule
+	if !w.all {
+		rules = readIgnore(w.root, ".", ".git/info/exclude")
+		for _, parent := range parents(dir) {
+			rules = append(rules, readIgnore(w.root, parent, ".gitignore")...)
+		}
+	}
+	err := w.dir(ctx, dir, rules)
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// parents are the folders above dir, the workspace first and dir not included.
+func parents(dir string) []string {
+	var out []string
+	for dir != "." {
+		dir = path.Dir(dir)
+		out = append(out, dir)
+	}
+	slices.Reverse(out)
+	return out
+}
+
+func (w *walk) dir(ctx context.Context, dir string, rules []rule) error {
+	entries, err := w.read(dir)
+	if err != nil {
+		w.closed++
+		return nil
+	}
+	if !w.all {
+		rules = append(slices.Clip(rules), readIgnore(w.root, dir, ".gitignore")...)
+	}
+	for _, d := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.entry(ctx, path.Join(dir, d.Name()), d, rules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) entry(ctx context.Context, p string, d fs.DirEntry, rules []rule) error {
+	if d.Name() == ".git" || leftover(d.Name()) {
+		return nil
+	}
+	most := w.most
+	if most == 0 {
+		most = maxVisits
+	}
+	if w.visits++; w.visits > most {
+		w.cut = true
+		return errEnough
+	}
+	if !w.all && ignored(rules, p, d) {
+		w.skipped++
+		return nil
+	}
+	err := w.each(p, d)
+	if err != nil || !d.IsDir() {
+		if errors.Is(err, fs.SkipDir) {
+			return nil
+		}
+		return err
+	}
+	return w.dir(ctx, p, rules)
+}
+
+// read lists a folder so that the walk meets whole paths in order: a folder
+// sorts as if its name ended with the slash that will follow.
+func (w *walk) read(dir string) ([]fs.DirEntry, error) {
+	f, err := w.root.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(sortName(a), sortName(b)) })
+	return entries, nil
+}
+
+func sortName(d fs.DirEntry) string {
+	if d.IsDir() {
+		return d.Name() + "/"
+	}
+	return d.Name()
+}
