@@ -13,8 +13,8 @@ import (
 )
 
 // callActor moves one call along: it asks the gates, has the hands run what is
-// due, keeps the call's timers, and gives back what the call held. What it
-// learns goes to the turn's actor as commands.
+// due, and keeps the call's timers. What it learns goes to the turn's actor as
+// commands. It holds nothing that outlives it.
 type callActor struct {
 	n      *Node
 	key    events.CallKey
@@ -25,7 +25,6 @@ type callActor struct {
 	busy    map[lifecycle.Effect]context.CancelFunc // what is being found out or waited for
 	waiting []lifecycle.Effect                      // gates that said: not now
 	retry   *time.Timer
-	held    holding
 }
 
 func newCallActor(n *Node, key events.CallKey, parent *actor.PID) *callActor {
@@ -47,8 +46,6 @@ func (a *callActor) Receive(c actor.Context) {
 		a.timed(m)
 	case again:
 		a.again()
-	case over:
-		a.over(c, m)
 	}
 }
 
@@ -154,9 +151,6 @@ func (a *callActor) found(m found) {
 	}
 	cancel()
 	delete(a.busy, m.effect)
-	if m.held != nil {
-		a.held = *m.held
-	}
 	if m.cmd != nil {
 		a.send(m.cmd)
 		return
@@ -245,19 +239,6 @@ func (a *callActor) probe(ctx context.Context, o owe) found {
 		cmd.Result = a.n.hands.bounded(f.Result, j, a.key)
 	}
 	return found{cmd: cmd}
-}
-
-// over gives back what the call held, and wakes who waits for its key.
-func (a *callActor) over(c actor.Context, m over) {
-	n, held, call := a.n, a.held, m.call
-	a.held = holding{}
-	if held.any() {
-		n.wg.Go(func() { n.giveBack(&held) })
-	}
-	if call.Verdict != nil && call.Verdict.Key != "" && call.Last != events.KindDeduplicated {
-		n.wg.Go(func() { n.wakeWaiting(call.Verdict.Key) })
-	}
-	c.Stop(c.Self())
 }
 
 // stop ends what only this actor waits for. What the hands run goes on.

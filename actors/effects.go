@@ -189,12 +189,35 @@ func (a *turnActor) answered(c actor.Context, m answer) {
 	a.pump(c)
 }
 
-// release tells a call's actor that the call has ended.
+// release gives back what an ended call held, and lets its actor go.
 func (a *turnActor) release(c actor.Context, call *lifecycle.Call) {
+	n := a.n
 	if pid := a.calls[call.Offset]; pid != nil {
-		a.n.root.Send(pid, over{call: call, turn: a.key})
+		c.Stop(pid)
 		delete(a.calls, call.Offset)
 		delete(a.owed, call.Offset)
+	}
+	if call.Started != nil {
+		h := holding{call: a.key.Call(call.Offset), locks: call.Started.Locks, boot: call.Started.Owner.Boot}
+		if call.Started.Breaker.Probe {
+			h.probe = call.Tool
+		}
+		if h.any() {
+			n.wg.Go(func() { n.giveBack(h) })
+		}
+	}
+	if v := call.Verdict; v != nil && v.Key != "" && call.Last != events.KindDeduplicated {
+		n.wg.Go(func() { n.wakeWaiting(v.Key) })
+	}
+}
+
+// unstarted gives back what was taken for a start that did not come about.
+func (a *turnActor) unstarted(b lifecycle.Begin, recs []events.Record) {
+	if slices.ContainsFunc(recs, func(r events.Record) bool { return r.Call == b.Call && r.Event.Kind() == events.KindStarted }) {
+		return
+	}
+	if h := heldBy(a.key.Call(b.Call), a.n.cfg.Boot, a.state.Calls[b.Call].Tool, b); h.any() {
+		a.n.wg.Go(func() { a.n.giveBack(h) })
 	}
 }
 

@@ -76,15 +76,16 @@ func (l *locks) take(ctx context.Context, call events.CallKey, resource string, 
 	}
 }
 
-// free gives a lease back. One that the call does not hold is no error.
+// free gives a lease back, also one that an earlier owner of the call took. One
+// that the call does not hold is no error.
 func (l *locks) free(resource string, call events.CallKey) {
 	l.mu.Lock()
-	s := l.pids[resource]
+	known := l.pids[resource] != nil
 	l.mu.Unlock()
-	if s == nil {
-		return
+	if known {
+		defer l.leave(resource) // the use that take began
 	}
-	l.n.root.Send(s.pid, freeLock{call.String()})
+	l.n.root.Send(l.seat(resource), freeLock{call.String()})
 	l.leave(resource)
 }
 

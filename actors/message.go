@@ -2,7 +2,6 @@ package actors
 
 import (
 	"github.com/sluice-run/sluice/bus"
-	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
@@ -77,7 +76,7 @@ type act struct{ cmd lifecycle.Command }
 type found struct {
 	effect lifecycle.Effect
 	cmd    lifecycle.Command // nil: wait and ask again
-	held   *holding          // what was taken for it; nil means nothing
+	held   holding           // what was taken for it
 }
 
 // timed says that a call's timer has fired.
@@ -85,12 +84,6 @@ type timed struct{ effect lifecycle.Effect }
 
 // again asks a call actor to try once more what had to wait.
 type again struct{}
-
-// over tells a call actor that its call has its terminal, past the barrier.
-type over struct {
-	turn events.TurnKey
-	call *lifecycle.Call
-}
 
 // IgnoreDeadLetterLogging marks messages that are not worth a dead-letter log.
 func (appended) IgnoreDeadLetterLogging()    {}

@@ -23,11 +23,17 @@ type holding struct {
 
 func (h holding) any() bool { return len(h.locks) > 0 || h.probe != "" }
 
-// giveBack frees leases and the breaker's probe. nil and empty are no work.
-func (n *Node) giveBack(h *holding) {
-	if h == nil {
-		return
+// heldBy is what was taken for a start.
+func heldBy(call events.CallKey, boot, tool string, b lifecycle.Begin) holding {
+	h := holding{call: call, locks: b.Locks, boot: boot}
+	if b.Breaker.Probe {
+		h.probe = tool
 	}
+	return h
+}
+
+// giveBack frees leases and the breaker's probe.
+func (n *Node) giveBack(h holding) {
 	for _, l := range h.locks {
 		n.locks.free(l.Resource, h.call)
 	}
@@ -151,14 +157,12 @@ func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.
 		return found{cmd: n.unregistered(o, call)}
 	}
 	b := n.beginning(o, call, tool)
-	held := &holding{call: key, boot: n.cfg.Boot}
 	lock := lifecycle.Finding{Gate: lifecycle.GateLock}
 	var err error
 	if b.Locks, err = n.locks.takeAll(ctx, key, b.Verdict.Resources, n.workspace(o.turn.Submitted)); err != nil {
 		n.log.Info("leases could not be had: trying again", "call", key.String(), "err", err)
 		return found{}
 	}
-	held.locks = b.Locks
 	workspace := n.workspace(o.turn.Submitted)
 	if b.Expect, err = n.expectations(ctx, o, tool, workspace); err != nil {
 		lock = conflict(err)
@@ -171,15 +175,8 @@ func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.
 	if lock.Ruling == lifecycle.Pass {
 		admit, view := n.breaks.admit(ctx, call.Tool, holder(key, n.cfg.Boot))
 		b.Findings, b.Breaker = append(b.Findings, admit), view
-		if view.Probe {
-			held.probe = call.Tool
-		}
 	}
-	b = n.cutShort(b)
-	if !held.any() {
-		held = nil
-	}
-	return found{cmd: b, held: held}
+	return found{cmd: n.cutShort(b), held: heldBy(key, n.cfg.Boot, call.Tool, b)}
 }
 
 // unregistered denies a call whose tool this node does not have any more.

@@ -42,6 +42,7 @@ type Node struct {
 	mu       sync.Mutex
 	turns    map[events.TurnKey]*seat
 	draining bool
+	emptied  bool
 	empty    chan struct{} // closed while draining, once no turn is left
 }
 
@@ -143,8 +144,16 @@ func (n *Node) Start(ctx context.Context) error {
 
 // Stop drains the node: it takes and starts nothing new, waits for the running
 // attempts up to Config.Drain or the end of ctx, gives its turns back, and
-// returns when nothing of it runs any more. It may be called once, after Start.
+// returns when nothing of it runs any more. Only the first call after Start
+// does anything.
 func (n *Node) Stop(ctx context.Context) error {
+	n.mu.Lock()
+	again := n.draining
+	n.draining, n.empty = true, make(chan struct{})
+	n.mu.Unlock()
+	if again {
+		return nil
+	}
 	n.halt()
 	err := n.announce(ctx, true)
 	n.drainTurns(ctx)
@@ -160,10 +169,7 @@ func (n *Node) Stop(ctx context.Context) error {
 // drainTurns asks every turn to end, and waits.
 func (n *Node) drainTurns(ctx context.Context) {
 	n.mu.Lock()
-	n.draining, n.empty = true, make(chan struct{})
-	if len(n.turns) == 0 {
-		close(n.empty)
-	}
+	n.checkEmpty()
 	for _, s := range n.turns {
 		n.root.Send(s.pid, drain{})
 	}
@@ -182,6 +188,14 @@ func (n *Node) drainTurns(ctx context.Context) {
 	}
 	n.mu.Unlock()
 	<-n.empty
+}
+
+// checkEmpty ends a drain that has no turn left. The caller holds mu.
+func (n *Node) checkEmpty() {
+	if n.draining && len(n.turns) == 0 && !n.emptied {
+		n.emptied = true
+		close(n.empty)
+	}
 }
 
 // Failed yields an error if durability is lost: the process must stop.

@@ -167,9 +167,7 @@ func (n *Node) unseat(key events.TurnKey) {
 	n.mu.Lock()
 	_, had := n.turns[key]
 	delete(n.turns, key)
-	if n.draining && len(n.turns) == 0 && had {
-		close(n.empty)
-	}
+	n.checkEmpty()
 	n.mu.Unlock()
 	if had {
 		<-n.room

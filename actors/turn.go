@@ -141,11 +141,17 @@ func (a *turnActor) refold(stored []bus.Stored) {
 // answer: the command has become pointless, or its attempt is over.
 func (a *turnActor) command(cmd lifecycle.Command) {
 	if a.lost || a.spec.Ended != nil {
+		if b, ok := cmd.(lifecycle.Begin); ok {
+			a.unstarted(b, nil)
+		}
 		a.refused(cmd, lifecycle.ErrStale)
 		return
 	}
 	env := lifecycle.Env{Now: a.now(), Owner: a.owner}
 	recs, err := lifecycle.Decide(a.spec, env, cmd)
+	if b, ok := cmd.(lifecycle.Begin); ok {
+		a.unstarted(b, recs)
+	}
 	if err != nil {
 		a.refused(cmd, err)
 		return
@@ -187,7 +193,7 @@ func (a *turnActor) pump(c actor.Context) {
 		a.end()
 		return
 	}
-	if a.state.Parked != nil && a.owner.Boot != "" {
+	if a.state.Parked != nil && a.state.Owner == a.owner && !a.flight && len(a.pend) == 0 {
 		a.end()
 		return
 	}

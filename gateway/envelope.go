@@ -103,19 +103,19 @@ func (e Envelope) check() error {
 	const next = "send exactly one of message, tool_calls and calls"
 	switch {
 	case given == 0:
-		return badRequest("there is nothing to run", next)
+		return BadRequest("there is nothing to run", next)
 	case given > 1:
-		return badRequest("more than one of message, tool_calls and calls", next)
+		return BadRequest("more than one of message, tool_calls and calls", next)
 	case e.Trace != "" && events.CheckID("trace", e.Trace) != nil:
-		return badRequest(events.CheckID("trace", e.Trace).Error(), "use another id, or none to have one made")
+		return BadRequest(events.CheckID("trace", e.Trace).Error(), "use another id, or none to have one made")
 	case e.Turn != "" && events.CheckID("turn", e.Turn) != nil:
-		return badRequest(events.CheckID("turn", e.Turn).Error(), "use another id, or none to have one made")
+		return BadRequest(events.CheckID("turn", e.Turn).Error(), "use another id, or none to have one made")
 	case e.Workspace != "" && !filepath.IsAbs(e.Workspace):
-		return badRequest(fmt.Sprintf("workspace %q is no absolute path", e.Workspace), "send an absolute path, or none for the node's own")
+		return BadRequest(fmt.Sprintf("workspace %q is no absolute path", e.Workspace), "send an absolute path, or none for the node's own")
 	case e.WaitMS < 0 || time.Duration(e.WaitMS) > MaxWait/time.Millisecond:
-		return badRequest(fmt.Sprintf("wait_ms %d", e.WaitMS), fmt.Sprintf("send 0 to %d", MaxWait.Milliseconds()))
+		return BadRequest(fmt.Sprintf("wait_ms %d", e.WaitMS), fmt.Sprintf("send 0 to %d", MaxWait.Milliseconds()))
 	case e.Traceparent != "" && !traceparent(e.Traceparent):
-		return badRequest(fmt.Sprintf("traceparent %q is not one", e.Traceparent), "send 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, or none")
+		return BadRequest(fmt.Sprintf("traceparent %q is not one", e.Traceparent), "send 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, or none")
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (e Envelope) calls() (codec.Format, []events.RawCall, error) {
 	}
 	format := cmp.Or(e.Format, as)
 	if !slices.Contains(codec.Formats(), format) {
-		return "", nil, badRequest(fmt.Sprintf("format %q", format), fmt.Sprintf("use one of %v", codec.Formats()))
+		return "", nil, BadRequest(fmt.Sprintf("format %q", format), fmt.Sprintf("use one of %v", codec.Formats()))
 	}
 	return format, m.Calls, nil
 }
@@ -168,7 +168,7 @@ func codecProblem(err error) error {
 	if ce, ok := asCodecError(err); ok && ce.Status() == 413 {
 		return problem(413, "too-large", "The message is too large", err.Error(), "have the model ask for less at once")
 	}
-	return badRequest(err.Error(), "send the provider's message as it came, and its format")
+	return BadRequest(err.Error(), "send the provider's message as it came, and its format")
 }
 
 // Sniff says which format a JSON text looks like: a provider's message, its bare

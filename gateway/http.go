@@ -198,7 +198,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, problem(http.StatusRequestEntityTooLarge, "too-large", "The body is too large",
 			fmt.Sprintf("more than %d bytes", MaxBody), "send less in one turn")
 	case err != nil:
-		return nil, badRequest("the body ended early: "+err.Error(), "send it again")
+		return nil, BadRequest("the body ended early: "+err.Error(), "send it again")
 	}
 	return body, nil
 }
@@ -209,10 +209,10 @@ func decodeStrict(body []byte, v any) error {
 	d := json.NewDecoder(strings.NewReader(wholeText(string(body))))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return badRequest(readable(err), "send one JSON object with the fields of the documentation")
+		return BadRequest(readable(err), "send one JSON object with the fields of the documentation")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return badRequest(fmt.Sprintf("something stands behind the object, at byte %d", d.InputOffset()), "send one JSON object")
+		return BadRequest(fmt.Sprintf("something stands behind the object, at byte %d", d.InputOffset()), "send one JSON object")
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func callOf(r *http.Request) (events.CallKey, error) {
 	}
 	n, err := strconv.Atoi(r.PathValue("call"))
 	if err != nil || n < 0 {
-		return events.CallKey{}, badRequest(fmt.Sprintf("call %q", r.PathValue("call")), "name a call by its place in the turn, from 0")
+		return events.CallKey{}, BadRequest(fmt.Sprintf("call %q", r.PathValue("call")), "name a call by its place in the turn, from 0")
 	}
 	return k.Call(n), nil
 }
@@ -267,7 +267,7 @@ func query(r *http.Request, known ...string) (map[string][]string, error) {
 	q := r.URL.Query()
 	for name := range q {
 		if !slices.Contains(known, name) {
-			return nil, badRequest(fmt.Sprintf("query parameter %q", name), "known here: "+strings.Join(known, ", "))
+			return nil, BadRequest(fmt.Sprintf("query parameter %q", name), "known here: "+strings.Join(known, ", "))
 		}
 	}
 	return q, nil

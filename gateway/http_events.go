@@ -112,7 +112,7 @@ func (a *API) feedOf(r *http.Request) (feedRequest, error) {
 	one := func(name string) string { return strings.Join(q[name], ",") }
 	out.filter = FeedFilter{Trace: one("trace"), Turn: one("turn"), Tools: several(q["tool"])}
 	if out.filter.Kinds, err = ParseKinds(several(q["kind"])); err != nil {
-		return out, badRequest(err.Error(), "use the kinds of the documentation")
+		return out, BadRequest(err.Error(), "use the kinds of the documentation")
 	}
 	switch f := out.filter; {
 	case f.Trace != "" && events.CheckID("trace", f.Trace) != nil:
@@ -120,14 +120,14 @@ func (a *API) feedOf(r *http.Request) (feedRequest, error) {
 	case f.Turn != "" && events.CheckID("turn", f.Turn) != nil:
 		return out, events.CheckID("turn", f.Turn)
 	case f.Turn != "" && f.Trace == "":
-		return out, badRequest("turn without trace", "a turn's id is unique only in its trace: send both")
+		return out, BadRequest("turn without trace", "a turn's id is unique only in its trace: send both")
 	}
 	switch v := one("follow"); v {
 	case "", "true":
 	case "false":
 		out.follow = false
 	default:
-		return out, badRequest(fmt.Sprintf("follow %q", v), "say true or false")
+		return out, BadRequest(fmt.Sprintf("follow %q", v), "say true or false")
 	}
 	out.from, err = a.begin(r, one("from"))
 	return out, err
@@ -138,7 +138,7 @@ func (a *API) begin(r *http.Request, from string) (events.Position, error) {
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		p, err := events.ParsePosition(id)
 		if err != nil {
-			return p, badRequest("Last-Event-ID: "+err.Error(), "send the id of the last event that you have seen")
+			return p, BadRequest("Last-Event-ID: "+err.Error(), "send the id of the last event that you have seen")
 		}
 		return after(p), nil
 	}
@@ -150,7 +150,7 @@ func (a *API) begin(r *http.Request, from string) (events.Position, error) {
 	}
 	p, err := events.ParsePosition(from)
 	if err != nil {
-		return p, badRequest("from: "+err.Error(), "send a position, or start")
+		return p, BadRequest("from: "+err.Error(), "send a position, or start")
 	}
 	return p, nil
 }

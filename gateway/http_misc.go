@@ -50,7 +50,7 @@ func (a *API) getBlob(w http.ResponseWriter, r *http.Request) error {
 	digest := r.PathValue("digest")
 	sum, isDigest := strings.CutPrefix(digest, "sha256:")
 	if b, err := hex.DecodeString(sum); !isDigest || err != nil || len(b) != 32 || strings.ToLower(sum) != sum {
-		return badRequest(fmt.Sprintf("digest %q", digest), "send sha256: and 64 hex digits")
+		return BadRequest(fmt.Sprintf("digest %q", digest), "send sha256: and 64 hex digits")
 	}
 	data, err := a.desk.Blob(r.Context(), events.BlobRef{Digest: digest})
 	if err != nil {

@@ -28,8 +28,9 @@ func problem(status int, word, title, detail, next string) *Problem {
 	return &Problem{Type: "urn:sluice:problem:" + word, Title: title, Status: status, Detail: detail, Next: next}
 }
 
-// badRequest is a request that cannot be read.
-func badRequest(detail, next string) *Problem {
+// BadRequest is the problem of a request that cannot be read: what is wrong
+// with it, and what the caller can do.
+func BadRequest(detail, next string) *Problem {
 	return problem(http.StatusBadRequest, "bad-request", "The request cannot be read", detail, next)
 }
 

@@ -321,7 +321,7 @@ func (a *API) approve(w http.ResponseWriter, r *http.Request) error {
 	return a.actOn(w, r, func(call events.CallKey, in act) error {
 		yes := Approval{By: events.Principal(in.Principal), Scope: in.Scope, Hash: in.Hash, Note: in.Note}
 		if in.Scope != "" && in.Scope != events.ScopeCall && in.Scope != events.ScopeSession {
-			return badRequest(fmt.Sprintf("scope %q", in.Scope), "say call or session, or nothing for call")
+			return BadRequest(fmt.Sprintf("scope %q", in.Scope), "say call or session, or nothing for call")
 		}
 		if !isNull(in.Args) {
 			text := string(in.Args)
@@ -348,7 +348,7 @@ func (a *API) deny(w http.ResponseWriter, r *http.Request) error {
 func (a *API) resolve(w http.ResponseWriter, r *http.Request) error {
 	return a.actOn(w, r, func(call events.CallKey, in act) error {
 		if in.Effects != events.EffectsNone && in.Effects != events.EffectsDone {
-			return badRequest(fmt.Sprintf("effects %q", in.Effects), "say none or done")
+			return BadRequest(fmt.Sprintf("effects %q", in.Effects), "say none or done")
 		}
 		if err := a.desk.Resolve(r.Context(), call, events.Principal(in.Principal), in.Effects, in.Note); err != nil {
 			return err

@@ -111,13 +111,21 @@ func (d *Desk) appendHistory(ctx context.Context, key events.TurnKey, records []
 	parts, err := split(records)
 	var stored bus.Stored
 	for _, part := range parts {
-		if stored, err = d.bus.Append(ctx, events.Commit{ID: d.newID(), Turn: key, At: now, Records: part}, last); err != nil {
+		c := events.Commit{ID: d.newID(), Turn: key, At: now, Records: part}
+		if part[0].Event.Kind() != events.KindTurnSubmitted {
+			c.By = importer
+		}
+		if stored, err = d.bus.Append(ctx, c, last); err != nil {
 			return stored, err
 		}
 		last = stored.Seq
 	}
 	return stored, err
 }
+
+// importer is who writes the history of an imported turn, as lifecycle.Import
+// has it. The submission alone is a door's.
+var importer = events.Owner{Boot: "import", Epoch: 1}
 
 // imported says how much of a turn is in the log: its last sequence, and how
 // many events.
@@ -147,7 +155,8 @@ func (d *Desk) referAnswers(ctx context.Context, answers []*events.Result) error
 	return nil
 }
 
-// split cuts a history between two events wherever a commit would be too large.
+// split cuts a history behind its submission, and between two events wherever a
+// commit would be too large.
 func split(records []events.Record) ([][]events.Record, error) {
 	const most = bus.MaxCommit - (16 << 10)
 	var out [][]events.Record
@@ -157,7 +166,7 @@ func split(records []events.Record) ([][]events.Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 || size+len(b) > most {
+		if i == 0 || size+len(b) > most || records[i-1].Event.Kind() == events.KindTurnSubmitted {
 			out, size = append(out, nil), 0
 		}
 		out[len(out)-1] = append(out[len(out)-1], r)

@@ -83,7 +83,7 @@ func (b Breaker) Peek(c BreakerConfig, now time.Time) bool {
 }
 
 // Admit lets a call through, or not. In half_open it makes the call the probe,
-// alone in the cluster until its lease ends. Admitting the probe again is no change.
+// alone in the cluster until its lease ends. Admitting the probe again renews that.
 func (b Breaker) Admit(c BreakerConfig, now time.Time, who string) (next Breaker, ok bool) {
 	switch b.State(c, now) {
 	case BreakerClosed:

@@ -550,6 +550,9 @@ func (a *arguments) finding() (lifecycle.Finding, error) {
 	d := &events.Deduplicated{Of: of, Key: "k", As: events.Kind(kind), Outcome: events.Outcome{
 		Attempt: 1, Class: events.ClassOK, Effects: events.EffectsDone, Result: text("of the first one"),
 	}}
+	if e, ok := a.value("effects"); ok {
+		d.Outcome.Effects = events.Effects(e)
+	}
 	if d.As != events.KindCompleted {
 		d.Outcome.Class, d.Outcome.Result = events.ClassTool, events.Result{Status: events.Failure}
 	}

@@ -52,7 +52,7 @@ func evolveTurn(t Turn, m Meta, r events.Record) Turn {
 	t.Seq = r.Seq
 	kind := r.Event.Kind()
 	if first := kind == events.KindTurnSubmitted; first != (t.Submitted == nil) {
-		return t.broken("turn: %s, and it is submitted: %t", kind, !first)
+		return t.broken("turn: %s, and it is submitted: %t", kind, t.Submitted != nil)
 	}
 	if t.Ended != nil && kind != events.KindModelStarted && kind != events.KindModelCompleted {
 		t = t.broken("turn: %s after its end", kind)

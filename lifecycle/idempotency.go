@@ -64,7 +64,7 @@ func spared(h *Call) bool {
 	if h.Resolved != nil {
 		return h.Resolved.Effects == events.EffectsNone
 	}
-	return h.Outcome == nil || h.Outcome.Effects == events.EffectsNone && h.Last != events.KindCompleted
+	return h.Outcome == nil || h.Outcome.Effects == events.EffectsNone && !h.succeeded()
 }
 
 func standing(h *Call, of string) (DedupeRuling, *events.Deduplicated) {

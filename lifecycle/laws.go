@@ -139,7 +139,7 @@ func goesOn(e events.Event) bool {
 func (k *books) fence(c events.Commit, r events.Record) {
 	kind := r.Event.Kind()
 	switch {
-	case kind == events.KindTurnClaimed || kind == events.KindLateResult || kind == events.KindResolved:
+	case slices.Contains([]events.Kind{events.KindTurnSubmitted, events.KindTurnClaimed, events.KindLateResult, events.KindResolved}, kind):
 	case c.By.Boot == "" && slices.Contains(ofOwners, kind):
 		k.fail("L11", r.Call, "%s by nobody: only an owner may write it", kind)
 	case c.By.Boot == "":

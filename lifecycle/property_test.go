@@ -32,7 +32,7 @@ func TestLawsHoldWhateverIsSaid(t *testing.T) {
 // The same command again has no further effect: it is refused, or gives nothing.
 func TestTwiceIsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		anyHistory(t, func(w *world, a act, records []events.Record, err error) {
+		anyHistory(t, func(w *world, a act, records []events.Record, _ error) {
 			if len(records) == 0 {
 				return
 			}

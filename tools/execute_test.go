@@ -515,8 +515,8 @@ func TestOutputIsBounded(t *testing.T) {
 func TestDataIsJSONOrNothing(t *testing.T) {
 	for name, c := range map[string]struct{ data, want, text string }{
 		"exact":     {`{"id":9007199254740993}`, `{"id":9007199254740993}`, "hi"},
-		"not JSON":  {`{"id":`, "", "hi\n[the tool's data of 6 bytes is no JSON and was left out]"},
-		"too large": {`"` + strings.Repeat("x", 2000) + `"`, "", "hi\n[the tool's data of 2002 bytes is over its limit of 1000 and was left out]"},
+		"not JSON":  {`{"id":`, "", "[the tool's data of 6 bytes is no JSON and was left out]\nhi"},
+		"too large": {`"` + strings.Repeat("x", 2000) + `"`, "", "[the tool's data of 2002 bytes is over its limit of 1000 and was left out]\nhi"},
 		"not UTF-8": {"\"a\xff\"", "\"a\uFFFD\"", "hi"},
 	} {
 		tool := toolOf(events.Irreversible, answers(events.Result{Text: events.Body{Text: "hi"}, Data: json.RawMessage(c.data)}, nil))

@@ -33,8 +33,8 @@ func (a *attempt) tidy(r events.Result, failed *events.Error) events.Result {
 	if r.Status != events.Success && r.Status != events.Failure {
 		r.Status = events.Partial
 	}
-	a.tidyText(&r)
 	a.tidyData(&r)
+	a.tidyText(&r)
 	r.Context = slices.Clone(r.Context)
 	r.Context = slices.DeleteFunc(r.Context, func(m events.Modifier) bool {
 		bad := m.Name == "" || len(m.Value) > 0 && !json.Valid(m.Value)
@@ -115,7 +115,7 @@ func (a *attempt) tidyData(r *events.Result) {
 		r.Status = events.Partial
 	}
 	if r.Text.Ref == nil {
-		r.Text.Text = strings.TrimLeft(r.Text.Text+"\n"+note, "\n")
+		r.Text.Text = strings.TrimSuffix(note+"\n"+r.Text.Text, "\n")
 	}
 }
 

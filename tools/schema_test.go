@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -253,4 +254,17 @@ func FuzzValidate(f *testing.F) {
 			t.Errorf("told twice, differently: %v and %v", vs, again)
 		}
 	})
+}
+
+func BenchmarkValidate(b *testing.B) {
+	tool, err := Quick("q", "does", func(_ context.Context, in string) (string, error) { return in, nil })
+	if err != nil {
+		b.Fatal(err)
+	}
+	args := json.RawMessage(`{"input":"some words of an ordinary length"}`)
+	for b.Loop() {
+		if vs := Validate(tool, args); vs != nil {
+			b.Fatal(vs)
+		}
+	}
 }

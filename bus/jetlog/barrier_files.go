@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,16 +38,32 @@ type stamp struct {
 	gone  bool  // it has no name any more: removed, or replaced
 }
 
+// debt is what a stream owes to the disk.
+type debt int
+
+const (
+	nothing  debt = iota
+	appended      // its newest block has grown
+	listing       // there may be new blocks, or the newest was replaced
+	created       // it was not there before
+)
+
+// coarse is how far apart two changes of a folder must be so that its time
+// surely tells them apart, on any file system.
+const coarse = 3 * time.Second
+
 // streamFiles are one stream's. It keeps the folder and the newest block open:
 // at every barrier every stream is looked at, and a path is slow to follow.
 type streamFiles struct {
 	folder  string   // of the stream
 	msgs    *os.File // the folder of its blocks; nil: the stream was not there
-	listed  stamp    // of msgs when it was listed last
+	listed  stamp    // of msgs before it was listed last
+	young   bool     // that was so soon after a change that a further one may not show
 	index   uint64   // of the newest block then; 0: none
 	next    string   // name of the block after it
 	block   *os.File // the newest; nil: none
 	flushed stamp    // of block before its last sync
+	seen    stamp    // of msgs or block, as look found it
 }
 
 func newFiles(store string, streams []string) *files {
@@ -63,17 +81,24 @@ func newFiles(store string, streams []string) *files {
 }
 
 // sync makes durable what was written to the streams before it was called. A
-// stream that does not exist has nothing to lose. Streams are synced side by
-// side: the disk does several at once, and the rest are looked at meanwhile.
+// stream that does not exist has nothing to lose. Where several streams owe
+// something they are synced side by side: the disk does that at once.
 func (f *files) sync() error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(f.streams))
+	var last func()
 	for i, s := range f.streams {
 		owed, err := s.look()
 		if errs[i] = err; owed == nothing || err != nil {
 			continue
 		}
-		wg.Go(func() { errs[i] = f.pay(s, owed) })
+		if last != nil {
+			wg.Go(last)
+		}
+		last = func() { errs[i] = f.pay(s, owed) }
+	}
+	if last != nil {
+		last() // mostly the only one
 	}
 	wg.Wait()
 	return errors.Join(errs...)
@@ -81,18 +106,17 @@ func (f *files) sync() error {
 
 // pay syncs what a stream owes.
 func (f *files) pay(s *streamFiles, owed debt) (err error) {
-	switch owed {
-	case appended:
-		err = f.flush(s.block)
-	case listing:
+	if owed == appended {
+		err = s.append(f.flush)
+	} else {
 		err = s.list(f.flush)
-	case folder:
-		err = errors.Join(s.list(f.flush), f.keepFolder(s))
+	}
+	if owed == created {
+		err = errors.Join(err, f.keepFolder(s))
 	}
 	if err != nil {
 		return fmt.Errorf("sync of %s: %w", s.folder, err)
 	}
-	s.flushed, s.listed = s.seen, s.seenFolder
 	return nil
 }
 
@@ -141,56 +165,61 @@ func (s *streamFiles) path(index uint64) string {
 
 func blockName(index uint64) string { return strconv.FormatUint(index, 10) + ".blk" }
 
-// sync syncs the blocks, and says whether the stream was not there before.
-func (s *streamFiles) sync(flush func(*os.File) error) (isNew bool, err error) {
-	var folder stamp
-	if s.msgs != nil {
-		if folder, err = statOf(s.msgs); err != nil {
-			return false, err
-		}
+// look says what the stream owes.
+func (s *streamFiles) look() (debt, error) {
+	folder, err := s.lookAtFolder()
+	switch {
+	case err != nil || s.msgs == nil:
+		return nothing, err
+	case s.listed == stamp{}:
+		s.seen = folder
+		return created, nil
+	case folder != s.listed || s.young && existsIn(s.msgs, s.next):
+		s.seen = folder
+		return listing, nil
 	}
-	if s.msgs == nil || folder.gone { // not there yet, or deleted and perhaps made anew
-		if err := s.open(); err != nil || s.msgs == nil {
-			return false, err
-		}
-		if folder, err = statOf(s.msgs); err != nil {
-			return false, err
-		}
-		return true, s.list(folder, flush)
-	}
-	// A new block changes the folder's time, but perhaps not within one tick of
-	// a coarse clock: so the next block is looked for by its name, too.
-	if folder != s.listed || existsIn(s.msgs, s.next) {
-		return false, s.list(folder, flush)
-	}
+	s.young = s.young && time.Since(time.Unix(0, folder.mtime)) < coarse
 	if s.block == nil {
-		return false, nil
+		return nothing, nil
 	}
 	now, err := statOf(s.block)
 	switch {
-	case err != nil:
-		return false, err
+	case err != nil || now == s.flushed:
+		return nothing, err
 	case now.gone:
-		return false, s.list(folder, flush)
-	case now == s.flushed:
-		return false, nil
+		s.seen = folder
+		return listing, nil
 	}
-	if err := flush(s.block); err != nil {
-		return false, err
-	}
-	s.flushed = now
-	return false, nil
+	s.seen = now
+	return appended, nil
 }
 
-// open opens the folder of the blocks anew, if there is one.
-func (s *streamFiles) open() error {
+// lookAtFolder opens the folder where it is not open, or has been replaced.
+func (s *streamFiles) lookAtFolder() (stamp, error) {
+	if s.msgs != nil {
+		if now, err := statOf(s.msgs); err != nil || !now.gone {
+			return now, err
+		}
+	}
 	s.forget()
 	f, err := os.Open(filepath.Join(s.folder, "msgs"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return stamp{}, nil
+	}
+	if err != nil {
+		return stamp{}, err
 	}
 	s.msgs = f
-	return err
+	return statOf(f)
+}
+
+// append syncs the newest block.
+func (s *streamFiles) append(flush func(*os.File) error) error {
+	if err := flush(s.block); err != nil {
+		return err
+	}
+	s.flushed = s.seen // as it was before the sync: what came in between is found next time
+	return nil
 }
 
 func (s *streamFiles) forget() {
@@ -211,7 +240,8 @@ func (s *streamFiles) hold(f *os.File, index uint64, flushed stamp) {
 
 // list syncs the block that was newest, and all that have come since (at first:
 // all there are), and the folder that names them.
-func (s *streamFiles) list(folder stamp, flush func(*os.File) error) error {
+func (s *streamFiles) list(flush func(*os.File) error) error {
+	folder := s.seen // as it was before the listing: what came in between is found next time
 	blocks, err := blocksIn(s.msgs.Name())
 	if err != nil {
 		return err
@@ -227,8 +257,11 @@ func (s *streamFiles) list(folder stamp, flush func(*os.File) error) error {
 	if len(blocks) == 0 {
 		s.hold(nil, s.index, stamp{})
 	}
-	s.listed = folder // as it was before the listing: what came in between is found next time
-	return s.msgs.Sync()
+	if err := s.msgs.Sync(); err != nil {
+		return err
+	}
+	s.listed, s.young = folder, true
+	return nil
 }
 
 // take syncs a block and keeps it as the newest.

@@ -101,17 +101,20 @@ func TestBarrierEndsWithItsCallerAndItsServer(t *testing.T) {
 type disk struct {
 	t      *testing.T
 	files  *files
+	mu     sync.Mutex
 	synced map[string]int64 // size of each block when it was last synced
 }
 
 func newDisk(t *testing.T) *disk {
 	store := t.TempDir()
-	d := &disk{t, newFiles(store, []string{"S", "T"}), map[string]int64{}}
+	d := &disk{t: t, files: newFiles(store, []string{"S", "T"}), synced: map[string]int64{}}
 	d.files.flush = func(f *os.File) error {
 		info, err := f.Stat()
 		if err != nil {
 			return err
 		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		d.synced[filepath.Base(filepath.Dir(filepath.Dir(f.Name())))+"/"+filepath.Base(f.Name())] = info.Size()
 		return nil
 	}

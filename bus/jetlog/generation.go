@@ -189,8 +189,8 @@ func mirrorDiffers(ctx context.Context, js jetstream.JetStream, mirror jetstream
 	switch {
 	case m.LastSeq > o.LastSeq:
 		return fmt.Sprintf("it ends at %d, the log at %d", m.LastSeq, o.LastSeq), nil
-	case m.NumDeleted > o.NumDeleted:
-		return fmt.Sprintf("%d commits are missing in it", m.NumDeleted), nil
+	case m.NumDeleted != o.NumDeleted:
+		return fmt.Sprintf("%d commits are missing in it, and %d in the log", m.NumDeleted, o.NumDeleted), nil
 	case m.Msgs == 0 || m.LastSeq < o.FirstSeq:
 		return "", nil
 	}

@@ -1,6 +1,7 @@
 package jetlog_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/bus/jetlog/jettest"
 	"github.com/sluice-run/sluice/events"
@@ -45,3 +47,5 @@ func submitted(k events.TurnKey, id string) events.Commit {
 }
 
 type connector = func(name string) (*nats.Conn, error)
+
+func asConflict(err error, c **bus.Conflict) bool { return errors.As(err, c) }

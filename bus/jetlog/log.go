@@ -86,17 +86,16 @@ func (b *Bus) settle(ctx context.Context, m *nats.Msg, at uint64, err error) (bu
 	defer stop()
 	pause := backoff{500 * time.Microsecond, 100 * time.Millisecond}
 	for {
-		s, done, err := a.judge(limit, err)
+		s, done, why := a.judge(limit, err)
 		if done {
-			return s, err
+			return s, why
 		}
-		if late := pause.wait(limit); late != nil {
-			return bus.Stored{}, a.giveUp(errors.Join(err, ctx.Err()))
+		if pause.wait(limit) != nil {
+			return bus.Stored{}, a.giveUp(errors.Join(why, ctx.Err()))
 		}
 		var k ack
 		if k, err = b.appends.try(limit, m); err == nil {
-			s, err := b.stored(k.seq, m.Data)
-			return s, err
+			return b.stored(k.seq, m.Data)
 		}
 	}
 }

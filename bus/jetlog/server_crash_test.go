@@ -1,8 +1,11 @@
 package jetlog
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -198,5 +201,48 @@ func TestTheMirrorIsMadeAnewWhereItHasAHole(t *testing.T) {
 	b, _ = opened(t, ServerConfig{Dir: copyLive(t, from)})
 	if all, err := b.Load(t.Context(), testTurn, last); err != nil || len(all) != 20 {
 		t.Errorf("the mirror shows %d commits, %v; want 20", len(all), err)
+	}
+}
+
+// TestAHoleInTheLogIsSaid loses the end of a block, and keeps the next block:
+// disks write in any order.
+func TestAHoleInTheLogIsSaid(t *testing.T) {
+	from := t.TempDir()
+	b, _ := opened(t, ServerConfig{Dir: from})
+	at := uint64(0)
+	for i := 0; len(blockSizes(t, from, StreamLog)) < 2 || i < 3; i++ {
+		s, err := b.Append(t.Context(), events.Commit{ID: fmt.Sprint("c", i), Turn: testTurn, Records: []events.Record{
+			{Call: 0, Seq: uint32(i + 1), Event: &events.Progress{Text: strings.Repeat("x", 500<<10)}},
+		}}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = s.Seq
+	}
+	if _, err := b.Load(t.Context(), testTurn, at); err != nil {
+		t.Fatal(err)
+	}
+	dir := copyLive(t, from)
+	first := filepath.Join(dir, "jetstream", "$G", "streams", StreamLog, "msgs", "1.blk")
+	info, err := os.Stat(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(first, info.Size()-100); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	b, s, err := OpenEmbedded(t.Context(), ServerConfig{Dir: dir, Log: slog.New(slog.NewTextHandler(&said, nil))}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := heldIDs(t, b)
+	shut(t, b, s)
+	if !strings.Contains(said.String(), "level=ERROR") || !strings.Contains(said.String(), "missing=1") {
+		t.Errorf("it says only: %s", &said)
+	}
+	lost := fmt.Sprint("c", at-2) // the last one of its block
+	if strings.Contains(got+" ", lost+" ") || !strings.Contains(got, fmt.Sprint("c", at-1)) {
+		t.Errorf("the mirror shows %s: want what the log has, which is all but %s", got, lost)
 	}
 }

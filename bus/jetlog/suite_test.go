@@ -14,11 +14,13 @@ import (
 const suiteAckWait = time.Second
 
 func TestSuiteAlone(t *testing.T) {
+	t.Parallel()
 	srv := jettest.Start(t)
 	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, srv.InProcess, 1) })
 }
 
 func TestSuiteCluster(t *testing.T) {
+	t.Parallel()
 	c := jettest.StartCluster(t)
 	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, c.Dial, 3) })
 }

@@ -42,8 +42,12 @@ func (a *app) cancel() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cancel TRACE/TURN[/CALL]", Short: "Ask for the end of a turn, or of one call", Args: exactArgs(1, "trace/turn or trace/turn/call"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			ask, err := cancelOf(args[0])
+			if err != nil {
+				return err
+			}
 			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
-				r, err := cancelOf(cmd.Context(), d, args[0], me(by), reason)
+				r, err := ask(cmd.Context(), d, me(by), reason)
 				switch {
 				case err != nil:
 					return err
@@ -61,19 +65,27 @@ func (a *app) cancel() *cobra.Command {
 	return cmd
 }
 
-func cancelOf(ctx context.Context, d *gateway.Desk, what string, by events.Principal, reason string) (gateway.Reply, error) {
+// canceller asks for an end.
+type canceller func(ctx context.Context, d *gateway.Desk, by events.Principal, reason string) (gateway.Reply, error)
+
+// cancelOf is the cancel of what is named: a turn or a call.
+func cancelOf(what string) (canceller, error) {
 	if strings.Count(what, "/") == 2 {
 		call, err := events.ParseCallKey(what)
 		if err != nil {
-			return gateway.Reply{}, usage(err, "name a call as trace/turn/call")
+			return nil, usage(err, "name a call as trace/turn/call")
 		}
-		return d.CancelCall(ctx, call, by, reason)
+		return func(ctx context.Context, d *gateway.Desk, by events.Principal, reason string) (gateway.Reply, error) {
+			return d.CancelCall(ctx, call, by, reason)
+		}, nil
 	}
 	key, err := events.ParseTurnKey(what)
 	if err != nil {
-		return gateway.Reply{}, usage(err, "name a turn as trace/turn")
+		return nil, usage(err, "name a turn as trace/turn")
 	}
-	return d.CancelTurn(ctx, key, by, reason)
+	return func(ctx context.Context, d *gateway.Desk, by events.Principal, reason string) (gateway.Reply, error) {
+		return d.CancelTurn(ctx, key, by, reason)
+	}, nil
 }
 
 // callAct is a verb that does something to one call.

@@ -121,6 +121,8 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &f) && f.code != 0:
 		return f.code
+	case strings.HasPrefix(err.Error(), "unknown command"): // cobra's, before any verb is known
+		return exitUsage
 	case errors.As(err, &p), errors.Is(err, lifecycle.ErrSubmission), errors.Is(err, events.ErrID), errors.Is(err, lifecycle.ErrArgs):
 		return exitUsage
 	case errors.Is(err, bus.ErrUnavailable), errors.Is(err, bus.ErrUncertain):

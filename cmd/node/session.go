@@ -36,6 +36,13 @@ func (s *settings) open(ctx context.Context, log *slog.Logger, make bool) (*sess
 	if s.nats != "" {
 		return s.openNATS(ctx, log, s.nats, nil)
 	}
+	info, err := os.Stat(s.data)
+	switch {
+	case err == nil && !info.IsDir():
+		return nil, &failure{fmt.Errorf("%s is not a directory", s.data), "name another one with --data", exitUnavailable}
+	case errors.Is(err, fs.ErrNotExist) && !make:
+		return nil, &failure{fmt.Errorf("there is no log in %s", s.data), "name the directory of a node with --data, or a server with --nats", exitUnavailable}
+	}
 	running, found, err := jetlog.Find(s.data)
 	switch {
 	case err != nil:
@@ -44,9 +51,6 @@ func (s *settings) open(ctx context.Context, log *slog.Logger, make bool) (*sess
 		return nil, unusable(fmt.Errorf("process %d uses %s, and nobody can talk to it", running.PID, s.data))
 	case found:
 		return s.openRunning(ctx, log, running)
-	}
-	if _, err := os.Stat(s.data); !make && errors.Is(err, fs.ErrNotExist) {
-		return nil, &failure{fmt.Errorf("there is no log in %s", s.data), "name the directory of a node with --data, or a server with --nats", exitUnavailable}
 	}
 	return s.openEmbedded(ctx, log)
 }

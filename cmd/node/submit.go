@@ -182,7 +182,10 @@ func (a *app) submitTo(ctx context.Context, desk *gateway.Desk, o gateway.Order,
 	}
 	stop := func() {}
 	if sub.progress && !a.json {
-		stop = a.follow(ctx, desk, t.Key)
+		stop = a.follow(ctx, desk, t.Key, func(e gateway.FeedEvent) error {
+			a.note("%s", describe(e))
+			return nil
+		})
 	}
 	v, err := desk.Wait(ctx, t.Key, sub.timeout)
 	stop()
@@ -225,8 +228,9 @@ func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
 	return nil
 }
 
-// follow prints a turn's events as they come, until the turn ends or stop is called.
-func (a *app) follow(ctx context.Context, desk *gateway.Desk, key events.TurnKey) (stop func()) {
+// follow shows a turn's events as they come, until the turn ends or stop is
+// called, which waits a little for the last ones.
+func (a *app) follow(ctx context.Context, desk *gateway.Desk, key events.TurnKey, show func(gateway.FeedEvent) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
@@ -236,7 +240,9 @@ func (a *app) follow(ctx context.Context, desk *gateway.Desk, key events.TurnKey
 			if e.Notice != "" {
 				return nil
 			}
-			a.note("%s", describe(e))
+			if err := show(e); err != nil {
+				return err
+			}
 			if events.EndsTurn(e.Record().Event.Kind()) {
 				return errEnded
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-run/sluice/actors"
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/fixture"
 	"github.com/sluice-run/sluice/tools/fs"
@@ -96,7 +97,7 @@ func toolList(r *tools.Registry, open map[string]bool, format string) (json.RawM
 	case "anthropic":
 		return tools.Anthropic(list)
 	}
-	return nil, usage(fmt.Errorf("format %q", format), "use openai or anthropic")
+	return nil, gateway.BadRequest(fmt.Sprintf("format %q", format), "use openai or anthropic")
 }
 
 // tools is the verb that prints the tool list.

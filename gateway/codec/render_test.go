@@ -157,7 +157,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// step is one event of a made-up log, about the turn or one of its calls.
+// drawTurn is the events of a turn whose calls come to whatever end, in any order.
 func drawTurn(t *rapid.T, n int) []events.Record {
 	ids := rapid.SliceOfN(rapid.SampledFrom([]string{"", "call_0", "call_1", "edit:22", "toolu_1", "é", strings.Repeat("l", 200)}), 1, 5).Draw(t, "ids")
 	calls := make([]events.RawCall, len(ids))
@@ -237,38 +237,37 @@ func TestEveryPrefixAndEveryWindowIsValid(t *testing.T) {
 			})
 			turns[i] = turns[i][1:]
 		}
+		f := rapid.SampledFrom(Formats()).Draw(t, "format")
 		c := projections.Answers.Init()
 		for i, e := range log {
 			c = projections.Answers.Apply(c, e)
 			since := rapid.IntRange(0, i).Draw(t, "since")
-			checkWindow(t, c, log[since:i+1], log[since].Pos)
+			checkWindow(t, f, c, log[since:i+1], log[since].Pos)
 		}
 	})
 }
 
 // checkWindow renders the whole and the window, and looks whether the window holds
 // every turn that an event in it changed.
-func checkWindow(t *rapid.T, c projections.Conversation, tail []projections.Event, from events.Position) {
+func checkWindow(t *rapid.T, f Format, c projections.Conversation, tail []projections.Event, from events.Position) {
 	t.Helper()
 	window := c.Since(from)
-	for _, f := range Formats() {
-		for _, turns := range [][]*projections.Turn{c.Turns, window} {
-			in := make([]Turn, len(turns))
-			for i, p := range turns {
-				calls, _ := p.Requests(nil)
-				answers, _ := p.Answers(nil)
-				if len(answers) != len(calls) {
-					t.Fatalf("turn %s: %d answers to %d calls", p.Key, len(answers), len(calls))
-				}
-				in[i] = Turn{Calls: calls, Answers: answers}
+	for _, turns := range [][]*projections.Turn{c.Turns, window} {
+		in := make([]Turn, len(turns))
+		for i, p := range turns {
+			calls, _ := p.Requests(nil)
+			answers, _ := p.Answers(nil)
+			if len(answers) != len(calls) {
+				t.Fatalf("turn %s: %d answers to %d calls", p.Key, len(answers), len(calls))
 			}
-			messages, err := Conversation(f, in)
-			if err == nil {
-				err = Validate(f, messages)
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", f, err)
-			}
+			in[i] = Turn{Calls: calls, Answers: answers}
+		}
+		messages, err := Conversation(f, in)
+		if err == nil {
+			err = Validate(f, messages)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", f, err)
 		}
 	}
 	for _, e := range tail {

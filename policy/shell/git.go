@@ -51,19 +51,26 @@ func first(most int, words string) func(*parsed) bool {
 var gitCommands = map[string]gitCommand{
 	"status": gitRead("-sbvz u= M= --short --branch --show-stash --porcelain= --long --verbose --untracked-files= --ignore-submodules= --ignored= " +
 		"--column= --no-column --ahead-behind --no-ahead-behind --renames --no-renames --find-renames="),
-	"diff":      gitRead(gitDiff + "-0123 --cached --staged --merge-base --no-index --base --ours --theirs --cc"),
-	"log":       gitRead(gitLog),
-	"show":      gitRead(gitLog),
-	"shortlog":  gitRead(gitFormat + "-nsec w= --numbered --summary --email --committer --group: --since: --until: --all --no-merges"),
-	"ls-files":  gitRead("-cdmoiskuztvf x: --cached --deleted --modified --others --ignored --stage --killed --unmerged --directory --no-empty-directory --eol --exclude: --exclude-standard --error-unmatch --full-name --abbrev= --deduplicate"),
-	"ls-tree":   gitRead("-drtlz --long --name-only --name-status --object-only --full-name --full-tree --abbrev= --format:"),
-	"blame":     gitRead("-bceflnpstw M= C= L: --root --show-stats --porcelain --line-porcelain --incremental --date: --score-debug --show-name --show-number --show-email --abbrev= --since: --first-parent --color-lines --color-by-age"),
-	"annotate":  gitRead("-l L:"),
-	"describe":  gitRead("--all --tags --contains --abbrev= --candidates: --exact-match --debug --long --match: --exclude: --always --first-parent --dirty= --broken="),
-	"rev-parse": gitRead("--show-toplevel --show-prefix --show-cdup --git-dir --absolute-git-dir --git-common-dir --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --abbrev-ref= --short= --verify --quiet --symbolic --symbolic-full-name --all --branches= --tags= --remotes= --revs-only --no-revs --not"),
-	"rev-list":  gitRead(gitFormat + "-n# n: --max-count: --count --all --branches= --tags= --remotes= --since: --until: --author: --grep: --merges --no-merges --first-parent --left-right --objects --parents --reverse --topo-order --date-order --not --skip:"),
-	"branch": gitRead("-arvi l --list --all --remotes --verbose --show-current --color= --no-color --column= --no-column --sort: --merged= --no-merged= " +
-		"--contains= --no-contains= --points-at: --format: --abbrev= --no-abbrev --ignore-case").only(listing("--list", "--merged", "--no-merged", "--contains", "--no-contains", "--points-at")),
+	"diff":     gitRead(gitDiff + "-0123 --cached --staged --merge-base --no-index --base --ours --theirs --cc"),
+	"log":      gitRead(gitLog),
+	"show":     gitRead(gitLog),
+	"shortlog": gitRead(gitFormat + "-nsec w= --numbered --summary --email --committer --group: --since: --until: --all --no-merges"),
+	"ls-files": gitRead("-cdmoiskuztvf x: --cached --deleted --modified --others --ignored --stage --killed --unmerged --directory " +
+		"--no-empty-directory --eol --exclude: --exclude-standard --error-unmatch --full-name --abbrev= --deduplicate"),
+	"ls-tree": gitRead("-drtlz --long --name-only --name-status --object-only --full-name --full-tree --abbrev= --format:"),
+	"blame": gitRead("-bceflnpstw M= C= L: --root --show-stats --porcelain --line-porcelain --incremental --date: --score-debug " +
+		"--show-name --show-number --show-email --abbrev= --since: --first-parent --color-lines --color-by-age"),
+	"annotate": gitRead("-l L:"),
+	"describe": gitRead("--all --tags --contains --abbrev= --candidates: --exact-match --debug --long --match: --exclude: --always " +
+		"--first-parent --dirty= --broken="),
+	"rev-parse": gitRead("--show-toplevel --show-prefix --show-cdup --git-dir --absolute-git-dir --git-common-dir --is-inside-work-tree " +
+		"--is-inside-git-dir --is-bare-repository --is-shallow-repository --abbrev-ref= --short= --verify --quiet --symbolic " +
+		"--symbolic-full-name --all --branches= --tags= --remotes= --revs-only --no-revs --not"),
+	"rev-list": gitRead(gitFormat + "-n# n: --max-count: --count --all --branches= --tags= --remotes= --since: --until: --author: " +
+		"--grep: --merges --no-merges --first-parent --left-right --objects --parents --reverse --topo-order --date-order --not --skip:"),
+	"branch": gitRead("-arvi --list --all --remotes --verbose --show-current --color= --no-color --column= --no-column --sort: " +
+		"--merged= --no-merged= --contains= --no-contains= --points-at: --format: --abbrev= --no-abbrev --ignore-case").only(
+		listing("--list", "--merged", "--no-merged", "--contains", "--no-contains", "--points-at")),
 	"tag": gitRead("-li n= --list --sort: --format: --contains= --no-contains= --merged= --no-merged= --points-at: --color= --column= --no-column " +
 		"--ignore-case").only(listing("-l", "--list")),
 	"remote":        gitRead("-v --verbose").only(func(p *parsed) bool { return noOperands(p) || first(1, "get-url")(p) }),
@@ -80,8 +87,10 @@ var gitCommands = map[string]gitCommand{
 	"check-attr":    gitRead("-a --all --cached"),
 	"whatchanged":   gitRead(gitLog),
 	"version":       gitRead("--build-options"),
-	"grep": gitRead("-aIirwvhHEGPFnlLzocpWq# A: B: C: e: f@ m: --cached --untracked --no-index --text --ignore-case --recursive --no-recursive --word-regexp " +
-		"--invert-match --full-name --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column --files-with-matches --name-only " +
+	"grep": gitRead("-aIirwvhHEGPFnlLzocpWq# A: B: C: e: f@ m: --cached --untracked --no-index --text --ignore-case --recursive " +
+		"--no-recursive --word-regexp " +
+		"--invert-match --full-name --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column " +
+		"--files-with-matches --name-only " +
 		"--files-without-match --null --only-matching --count --color= --no-color --break --heading --show-function --context: --after-context: " +
 		"--before-context: --function-context --max-depth: --max-count: --and --or --not --all-match --quiet"),
 }
@@ -105,7 +114,7 @@ func subcommand(args []word) (sub string, rest []word, clean bool) {
 		case w.flag():
 			clean = false
 		default:
-			return strings.ToLower(w.text), args[i+1:], clean
+			return w.text, args[i+1:], clean
 		}
 	}
 	return "", nil, clean
@@ -114,6 +123,7 @@ func subcommand(args []word) (sub string, rest []word, clean bool) {
 // gitNever judges what git may never do here.
 func (c *classifier) gitNever(args []word) bool {
 	sub, rest, _ := subcommand(args)
+	sub = strings.ToLower(sub)
 	switch sub {
 	case "checkout", "reset", "clean", "restore":
 		c.add(ruleDiscard, "git "+sub)

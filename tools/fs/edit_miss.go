@@ -11,6 +11,7 @@ import (
 const (
 	missLines    = 12     // lines of the file that an explanation shows
 	missSearched = 50_000 // lines that it looks through
+	missBytes    = 2 << 20
 )
 
 var numbered = regexp.MustCompile(`(?m)^ *\d+\t`)
@@ -24,6 +25,7 @@ func explainMiss(given, text, old string) string {
 	if inner := strings.Trim(old, "\r\n"); inner != "" && strings.Contains(text, inner) {
 		return head + fmt.Sprintf(" with the empty lines around it; without them it stands at lines %s", placesOf(text, inner))
 	}
+	text = strings.ToValidUTF8(text[:min(len(text), missBytes)], "") // an explanation must cost less than a read
 	lines := strings.Split(text, "\n")
 	if at, n := looseMatch(lines, old); n > 0 {
 		return head + fmt.Sprintf(": it differs in white space, quotes or dashes from lines %d-%d, which are\n%s", at+1, at+n, quoteLines(lines, at, n))

@@ -20,7 +20,7 @@ const (
 	maxLine     = 2000      // bytes shown of one line
 	maxReadFile = 256 << 20 // bytes of a file that Read looks through
 	maxEditFile = 16 << 20  // bytes of a file that Edit and Write change, and Grep searches
-	maxBefore   = 64 << 10  // bytes of earlier content kept for the undo
+	maxBefore   = 64 << 10  // bytes of replaced content kept for the undo
 	maxVisits   = 500_000   // entries that one walk looks at
 	maxPath     = 4096      // bytes of a path
 	maxLinks    = 40        // symbolic links followed for one path

@@ -25,9 +25,10 @@ const (
 
 const (
 	grepLimit  = 250 // lines or files of one answer, unless the call says otherwise
-	maxContext = 50
 	maxPattern = 4096
-	maxMatches = 100_000 // after which a search stops counting
+
+	maxMultiline = 2 << 20 // bytes of the largest file that is searched across lines
+	maxMatches   = 100_000 // after which a search stops counting
 )
 
 type grepIn struct {
@@ -189,14 +190,16 @@ func (s *search) file(ctx context.Context, at place) error {
 	switch {
 	case err != nil:
 		return nil
-	case len(content) > maxEditFile:
+	case len(content) > s.largest():
 		s.large++
 		return nil
 	case hasNUL(content):
 		s.binary++
 		return nil
 	}
-	s.content(at.name, content)
+	if err := s.content(ctx, at.name, content); err != nil {
+		return err
+	}
 	if s.matches > maxMatches {
 		s.stopped = true
 		return errEnough
@@ -204,10 +207,19 @@ func (s *search) file(ctx context.Context, at place) error {
 	return nil
 }
 
-func (s *search) content(name string, content []byte) {
-	found := s.lines(content)
-	if len(found.spans) == 0 {
-		return
+// largest is the size of the largest file that is searched. A search across
+// lines cannot be interrupted inside of a file.
+func (s *search) largest() int {
+	if s.args.Multiline {
+		return maxMultiline
+	}
+	return maxEditFile
+}
+
+func (s *search) content(ctx context.Context, name string, content []byte) error {
+	found, err := s.lines(ctx, content)
+	if err != nil || len(found.spans) == 0 {
+		return err
 	}
 	s.files++
 	s.matches += found.matched()
@@ -222,6 +234,7 @@ func (s *search) content(name string, content []byte) {
 		}
 		found.show(name, max(s.args.Before, s.args.Context), max(s.args.After, s.args.Context), s.list.add)
 	}
+	return nil
 }
 
 func (s *search) result(w *walk) events.Result {
@@ -232,7 +245,7 @@ func (s *search) result(w *walk) events.Result {
 	}
 	text += w.notes(s.files == 0)
 	if s.large > 0 {
-		text += fmt.Sprintf("\n[%d files over %d bytes were not searched]", s.large, maxEditFile)
+		text += fmt.Sprintf("\n[%d files over %d bytes were not searched]", s.large, s.largest())
 	}
 	if s.binary > 0 && s.files == 0 {
 		text += fmt.Sprintf("\n[%d binary files were not searched]", s.binary)

@@ -2,6 +2,7 @@ package fs
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -19,21 +20,28 @@ type matchedLines struct {
 	matches int // where matches may span lines
 }
 
-// lines finds the lines of content that match.
-func (s *search) lines(content []byte) matchedLines {
+// lines finds the lines of content that match, or returns ctx's error.
+func (s *search) lines(ctx context.Context, content []byte) (matchedLines, error) {
 	if s.args.Multiline {
-		return s.acrossLines(content)
+		return s.acrossLines(content), nil
 	}
 	if !s.hopeful(content) {
-		return matchedLines{}
+		return matchedLines{}, nil
 	}
 	m := matchedLines{lines: splitLines(content)}
+	since := 0 // bytes matched since the last look at ctx
 	for i, line := range m.lines {
+		if since += len(line) + 1; since > chunk {
+			if err := ctx.Err(); err != nil {
+				return matchedLines{}, err
+			}
+			since = 0
+		}
 		if s.re.Match(line) {
 			m.spans = append(m.spans, span{i, i})
 		}
 	}
-	return m
+	return m, nil
 }
 
 // hopeful is a quick look: a literal that every match begins with must be there.

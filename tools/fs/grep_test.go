@@ -151,3 +151,32 @@ func TestGrepAgainstTheObvious(t *testing.T) {
 		}
 	})
 }
+
+func BenchmarkGrep(b *testing.B) {
+	files := map[string]string{}
+	for i := range 200 {
+		files[fmt.Sprintf("d%d/f%d.go", i%10, i)] = strings.Repeat("\tif err := run(ctx, name); err != nil {\n\t\treturn err\n\t}\n", 300)
+	}
+	w := newBench(b, files)
+	tool, _ := w.reg.Lookup(GrepName)
+	for name, pattern := range map[string]string{"literal": "nowhere", "class": `\w+Handler\(`} {
+		in := w.invocation(GrepName, m{"pattern": pattern})
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := tool.Run(b.Context(), in); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)*200/b.Elapsed().Seconds(), "files/s")
+		})
+	}
+}
+
+func BenchmarkEdit(b *testing.B) {
+	w := newBench(b, map[string]string{"f": strings.Repeat("some line\n", 500) + "x=0\n"})
+	for i := 0; b.Loop(); i++ {
+		if _, err := w.try(EditName, m{"path": "f", "old_string": fmt.Sprintf("x=%d\n", i), "new_string": fmt.Sprintf("x=%d\n", i+1)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

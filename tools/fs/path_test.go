@@ -13,14 +13,15 @@ import (
 	"github.com/sluice-run/sluice/tools"
 )
 
-// paths is what each path means: a code, or the real name of a file that is there.
-func TestPathsStayInside(t *testing.T) {
-	b := newBench(t, map[string]string{
+// maze makes a workspace full of links, and a secret beside it that none may
+// lead to. up is the way to the secret from the workspace.
+func maze(t *testing.T) (b *bench, secret, up string) {
+	b = newBench(t, map[string]string{
 		"a.txt": "inside\n", "src/b.txt": "inside\n", "src/deep/c.txt": "inside\n", "..name": "inside\n", "sp ace": "inside\n",
 		`back\slash`: "inside\n", "...": "inside\n", "ünïcode": "inside\n", "-": "inside\n",
 	})
 	outside := t.TempDir()
-	secret := filepath.Join(outside, "secret")
+	secret = filepath.Join(outside, "secret")
 	if err := os.WriteFile(secret, []byte("outside\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -28,27 +29,40 @@ func TestPathsStayInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.link("/etc", "l")
-	b.link(secret, "abs-file")
-	b.link(outside, "abs-dir")
-	b.link(up, "rel-file")
-	b.link(filepath.Dir(up), "rel-dir")
-	b.link("../../../../../../../../etc/passwd", "src/climb")
-	b.link("a.txt", "good")
-	b.link("../a.txt", "src/up-good")
-	b.link("src", "dir-good")
-	b.link("good", "twice")
-	b.link("src/../../"+filepath.Base(b.dir)+"/a.txt", "out-and-in")
-	b.link(filepath.Join(b.dir, "a.txt"), "abs-inside")
-	b.link("circle2", "circle1")
-	b.link("circle1", "circle2")
-	b.link("none", "dangling")
-	b.link("../"+strings.Repeat("x", 10), "dangling-out")
-	b.link("none/../a.txt", "through-nothing")
-	b.link("dir-good/../a.txt", "through-dir")
+	for _, l := range [][2]string{
+		{"/etc", "l"},
+		{secret, "abs-file"},
+		{outside, "abs-dir"},
+		{up, "rel-file"},
+		{filepath.Dir(up), "rel-dir"},
+		{"../../../../../../../../etc/passwd", "src/climb"},
+		{"a.txt", "good"},
+		{"../a.txt", "src/up-good"},
+		{"src", "dir-good"},
+		{"good", "twice"},
+		{"src/../../" + filepath.Base(b.dir) + "/a.txt", "out-and-in"},
+		{filepath.Join(b.dir, "a.txt"), "abs-inside"},
+		{"circle2", "circle1"},
+		{"circle1", "circle2"},
+		{"none", "dangling"},
+		{"../" + strings.Repeat("x", 10), "dangling-out"},
+		{"none/../a.txt", "through-nothing"},
+		{"dir-good/../a.txt", "through-dir"},
+	} {
+		b.link(l[0], l[1])
+	}
+	return b, secret, up
+}
 
-	denied, gone, bad := string(events.AccessDenied), string(events.NotFound), string(events.InvalidParam)
-	for _, c := range []struct{ path, want string }{
+const (
+	isDenied = string(events.AccessDenied)
+	isGone   = string(events.NotFound)
+	isBad    = string(events.InvalidParam)
+)
+
+// mazePaths says what each path means: a code, or after = the real name of the file.
+func mazePaths(dir, secret, up string) [][2]string {
+	return [][2]string{
 		{"a.txt", "=a.txt"},
 		{"./a.txt", "=a.txt"},
 		{"src/../a.txt", "=a.txt"},
@@ -56,8 +70,8 @@ func TestPathsStayInside(t *testing.T) {
 		{"src/./deep/../b.txt", "=src/b.txt"},
 		{"none/../a.txt", "=a.txt"},
 		{"a.txt/", "=a.txt"},
-		{b.dir + "/a.txt", "=a.txt"},
-		{b.dir + "/src/../a.txt", "=a.txt"},
+		{dir + "/a.txt", "=a.txt"},
+		{dir + "/src/../a.txt", "=a.txt"},
 		{"..name", "=..name"},
 		{"...", "=..."},
 		{"sp ace", "=sp ace"},
@@ -70,74 +84,85 @@ func TestPathsStayInside(t *testing.T) {
 		{"twice", "=a.txt"},
 		{"dir-good/deep/c.txt", "=src/deep/c.txt"},
 		{"through-dir", "=a.txt"},
-		{"..", denied},
-		{"../", denied},
-		{"../x", denied},
-		{"src/../../x", denied},
-		{up, denied},
-		{"/", denied},
-		{"/etc/passwd", denied},
-		{"//etc/passwd", denied},
-		{b.dir + "/../x", denied},
-		{b.dir + "x/a.txt", denied},
-		{secret, denied},
-		{"l/passwd", denied},
-		{"l", denied},
+		{"..", isDenied},
+		{"../", isDenied},
+		{"../x", isDenied},
+		{"src/../../x", isDenied},
+		{up, isDenied},
+		{"/", isDenied},
+		{"/etc/passwd", isDenied},
+		{"//etc/passwd", isDenied},
+		{dir + "/../x", isDenied},
+		{dir + "x/a.txt", isDenied},
+		{secret, isDenied},
+		{"l/passwd", isDenied},
+		{"l", isDenied},
 		{"l/../a.txt", "=a.txt"},
-		{"abs-file", denied},
-		{"abs-dir/secret", denied},
-		{"rel-file", denied},
-		{"rel-dir/secret", denied},
-		{"src/climb", denied},
-		{"out-and-in", denied},
-		{"abs-inside", denied},
-		{"dangling-out", denied},
-		{"through-nothing", denied},
-		{"circle1", bad},
-		{"", bad},
-		{"a\x00.txt", bad},
-		{"a.txt\x00", bad},
-		{strings.Repeat("a/", 3000), bad},
-		{strings.Repeat("a", 300), gone + bad},
-		{"none", gone},
-		{"src/none", gone},
-		{"none/none", gone},
-		{"a.txt/x", gone},
-		{"dangling", gone},
-		{`..\x`, gone},
-		{"%2e%2e/x", gone},
-		{"~/x", gone},
-		{"$HOME/x", gone},
-	} {
-		r, err := b.try(ReadName, m{"path": c.path})
-		if name, ok := strings.CutPrefix(c.want, "="); ok {
+		{"abs-file", isDenied},
+		{"abs-dir/secret", isDenied},
+		{"rel-file", isDenied},
+		{"rel-dir/secret", isDenied},
+		{"src/climb", isDenied},
+		{"out-and-in", isDenied},
+		{"abs-inside", isDenied},
+		{"dangling-out", isDenied},
+		{"through-nothing", isDenied},
+		{"circle1", isBad},
+		{"", isBad},
+		{"a\x00.txt", isBad},
+		{"a.txt\x00", isBad},
+		{strings.Repeat("a/", 3000), isBad},
+		{strings.Repeat("a", 300), isGone + isBad},
+		{"none", isGone},
+		{"src/none", isGone},
+		{"none/none", isGone},
+		{"a.txt/x", isGone},
+		{"dangling", isGone},
+		{`..\x`, isGone},
+		{"%2e%2e/x", isGone},
+		{"~/x", isGone},
+		{"$HOME/x", isGone},
+	}
+}
+
+func TestPathsStayInside(t *testing.T) {
+	b, secret, up := maze(t)
+	for _, c := range mazePaths(b.dir, secret, up) {
+		path, want := c[0], c[1]
+		r, err := b.try(ReadName, m{"path": path})
+		if name, ok := strings.CutPrefix(want, "="); ok {
 			if err != nil || r.Seen[0].Path != name || !strings.Contains(r.Text.Text, "inside") {
-				t.Errorf("Read %q: got %v, %v; want %s", c.path, r.Seen, err, name)
+				t.Errorf("Read %q: got %v, %v; want %s", path, r.Seen, err, name)
 			}
 			continue
 		}
 		e, ok := errors.AsType[*tools.Error](err)
-		if !ok || !strings.Contains(c.want, string(e.Code)) || e.Path != "/path" {
-			t.Errorf("Read %.80q: got %q, %v; want %s", c.path, r.Text.Text, err, c.want)
+		if !ok || !strings.Contains(want, string(e.Code)) || e.Path != "/path" {
+			t.Errorf("Read %.80q: got %q, %v; want %s", path, r.Text.Text, err, want)
 		}
-		if c.want != denied && c.want != bad {
-			continue
-		}
-		for tool, args := range map[string]m{
-			WriteName: {"path": c.path, "text": "broken in"}, EditName: {"path": c.path, "old_string": "outside", "new_string": "broken in"},
-			GlobName: {"path": c.path, "pattern": "*"}, GrepName: {"path": c.path, "pattern": "."},
-		} {
-			if c.path == "" && (tool == GlobName || tool == GrepName) {
-				continue // the workspace
-			}
-			r, err := b.try(tool, args)
-			if e, ok := errors.AsType[*tools.Error](err); !ok || e.Code != events.AccessDenied && e.Code != events.InvalidParam || e.Effects != events.EffectsNone {
-				t.Errorf("%s %.80q: got %q, %v", tool, c.path, r.Text.Text, err)
-			}
+		if want == isDenied || want == isBad {
+			b.shut(path)
 		}
 	}
 	if content, err := os.ReadFile(secret); err != nil || string(content) != "outside\n" {
 		t.Errorf("the file outside is %q, %v", content, err)
+	}
+}
+
+// shut wants that no other tool takes the path, either.
+func (b *bench) shut(path string) {
+	b.t.Helper()
+	for tool, args := range map[string]m{
+		WriteName: {"path": path, "text": "broken in"}, EditName: {"path": path, "old_string": "outside", "new_string": "broken in"},
+		GlobName: {"path": path, "pattern": "*"}, GrepName: {"path": path, "pattern": "."},
+	} {
+		if path == "" && (tool == GlobName || tool == GrepName) {
+			continue // the workspace
+		}
+		r, err := b.try(tool, args)
+		if e, ok := errors.AsType[*tools.Error](err); !ok || e.Code != events.AccessDenied && e.Code != events.InvalidParam || e.Effects != events.EffectsNone {
+			b.t.Errorf("%s %.80q: got %q, %v", tool, path, r.Text.Text, err)
+		}
 	}
 }
 
@@ -231,5 +256,50 @@ func TestMissingFilesHaveNeighbours(t *testing.T) {
 	b.fails(events.NotFound, nil, EditName, m{"path": "new/dir/x", "old_string": "a", "new_string": "b"})
 	if _, err := os.Stat(filepath.Join(b.dir, "new")); err == nil {
 		t.Error("a failed edit made a directory")
+	}
+}
+
+// A folder that becomes a link to the outside and back, all the time, leads nobody out.
+func TestALinkThatMovesMeanwhile(t *testing.T) {
+	b := newBench(t, map[string]string{"real/f": "inside\n"})
+	outside := t.TempDir()
+	secret := filepath.Join(outside, "f")
+	if err := os.WriteFile(secret, []byte("outside\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.link("real", "d")
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for targets := []string{outside, "real"}; ; targets[0], targets[1] = targets[1], targets[0] {
+			next := filepath.Join(b.dir, "next")
+			if err := errors.Join(os.Symlink(targets[0], next), os.Rename(next, filepath.Join(b.dir, "d"))); err != nil {
+				stopped <- err
+				return
+			}
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+		}
+	}()
+	for range 100 {
+		if r, err := b.try(ReadName, m{"path": "d/f"}); err == nil && strings.Contains(r.Text.Text, "outside") {
+			t.Error("Read saw the outside")
+		}
+		if r, err := b.try(GrepName, m{"pattern": "outside", "output_mode": "content", "path": "d/f"}); err == nil && strings.Contains(r.Text.Text, ":outside") {
+			t.Error("Grep saw the outside")
+		}
+		_, _ = b.try(WriteName, m{"path": "d/f", "text": "inside\n"}) // refused or done, but inside
+		_, _ = b.try(WriteName, m{"path": "d/new", "text": "inside\n"})
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	names, err := os.ReadDir(outside)
+	if content, rerr := os.ReadFile(secret); err != nil || rerr != nil || string(content) != "outside\n" || len(names) != 1 {
+		t.Errorf("the outside has %v, %q, %v, %v", names, content, err, rerr)
 	}
 }

@@ -89,7 +89,7 @@ func Look(ctx context.Context, workspace, given string) (events.Seen, error) {
 		return events.Seen{}, err
 	}
 	defer f.Close()
-	digest, size, err := digestOf(ctx, f)
+	digest, size, err := digestOf(ctx, f, info.Size())
 	if err != nil {
 		return events.Seen{}, pathError(given, err)
 	}

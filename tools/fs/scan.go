@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -64,7 +65,7 @@ func scan(ctx context.Context, root *os.Root, at place, offset, limit int) (*sca
 		limit = maxLines
 	}
 	s := &scanner{first: int64(offset), most: int64(limit), sum: sha256.New()}
-	_, err = copyBounded(ctx, s, f, maxReadFile)
+	_, err = copyBounded(ctx, s, f, maxReadFile, info.Size())
 	if err == nil {
 		err = s.finish()
 	}
@@ -79,9 +80,9 @@ func scan(ctx context.Context, root *os.Root, at place, offset, limit int) (*sca
 	return s, info, nil
 }
 
-// copyBounded copies at most most bytes, looking at ctx between chunks.
-func copyBounded(ctx context.Context, w io.Writer, r io.Reader, most int64) (int64, error) {
-	buf := make([]byte, chunk)
+// copyBounded copies at most most bytes of about size, looking at ctx between chunks.
+func copyBounded(ctx context.Context, w io.Writer, r io.Reader, most, size int64) (int64, error) {
+	buf := make([]byte, min(chunk, max(size+1, 512))) // one more, to meet the end at once
 	var n int64
 	for n < most {
 		if err := ctx.Err(); err != nil {
@@ -102,10 +103,10 @@ func copyBounded(ctx context.Context, w io.Writer, r io.Reader, most int64) (int
 	return n, nil
 }
 
-// digestOf is the digest and the size of everything that r gives.
-func digestOf(ctx context.Context, r io.Reader) (string, int64, error) {
+// digestOf is the digest and the size of everything that r gives, about size bytes.
+func digestOf(ctx context.Context, r io.Reader, size int64) (string, int64, error) {
 	h := sha256.New()
-	n, err := copyBounded(ctx, h, r, 1<<62)
+	n, err := copyBounded(ctx, h, r, 1<<62, size)
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), n, err
 }
 
@@ -161,16 +162,25 @@ func (s *scanner) endLine(newline bool) {
 	s.line, s.lineLen, s.endsCR = s.line[:0], 0, false
 }
 
-// room left for the notes behind the lines.
-const noteRoom = 300
+const (
+	noteRoom    = 300 // bytes left for the notes behind the lines
+	numberWidth = 6
+)
 
 func (s *scanner) show() {
-	text := fmt.Sprintf("%6d\t%s\n", s.total, shownLine(s.line, s.lineLen))
-	if s.out.Len()+len(text) > maxText-noteRoom {
+	number := strconv.FormatInt(s.total, 10)
+	text := shownLine(s.line, s.lineLen)
+	if s.out.Len()+max(len(number), numberWidth)+len(text)+2 > maxText-noteRoom {
 		s.full = true
 		return
 	}
+	for range numberWidth - len(number) {
+		s.out.WriteByte(' ')
+	}
+	s.out.WriteString(number)
+	s.out.WriteByte('\t')
 	s.out.WriteString(text)
+	s.out.WriteByte('\n')
 	s.last = s.total
 }
 

@@ -2,7 +2,6 @@ package fs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -41,106 +40,106 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// The whole of what an optimistic lock by time gets wrong.
-func TestExpectationsGoByContent(t *testing.T) {
-	b := newBench(t, nil)
-	p := filepath.Join(b.dir, "f")
-	old := time.Now().Add(-time.Hour).Truncate(time.Second)
-	reset := func(t *testing.T) (events.Expectation, time.Time) {
-		t.Helper()
-		b.put("f", "one two\n")
-		if err := os.Chtimes(p, old, old); err != nil {
-			t.Fatal(err)
-		}
-		return expectationOf(b.ok(ReadName, m{"path": "f"}).Seen[0]), old
-	}
-	changes := map[string]m{
+// stale is a bench for expectations: a file, and the two calls that would change it.
+type stale struct {
+	*bench
+	calls map[string]m
+}
+
+func newStale(t *testing.T) stale {
+	return stale{newBench(t, nil), map[string]m{
 		EditName: {"path": "f", "old_string": "two", "new_string": "2"}, WriteName: {"path": "f", "text": "stale\n"},
+	}}
+}
+
+// reset writes the file anew, an hour ago, and reads it.
+func (s stale) reset() (events.Expectation, time.Time) {
+	s.t.Helper()
+	s.put("f", "one two\n")
+	mtime := time.Now().Add(-time.Hour).Truncate(time.Second)
+	s.touch(mtime)
+	return expectationOf(s.ok(ReadName, m{"path": "f"}).Seen[0]), mtime
+}
+
+func (s stale) touch(at time.Time) {
+	s.t.Helper()
+	if err := os.Chtimes(filepath.Join(s.dir, "f"), at, at); err != nil {
+		s.t.Fatal(err)
 	}
-	conflict := func(t *testing.T, e events.Expectation, now string) {
-		t.Helper()
-		for tool, args := range changes {
-			err := b.fails(events.Conflict, []string{Digest([]byte(now)), "read it again"}, tool, args, e)
-			if err.Class != events.ClassConflict || b.get("f") != now {
-				t.Errorf("%s: class %s, the file is %q", tool, err.Class, b.get("f"))
-			}
+}
+
+// conflicts wants that neither call changes the file, which says now.
+func (s stale) conflicts(e events.Expectation, now string) {
+	s.t.Helper()
+	for tool, args := range s.calls {
+		err := s.fails(events.Conflict, []string{Digest([]byte(now)), "read it again"}, tool, args, e)
+		if err.Class != events.ClassConflict || s.get("f") != now {
+			s.t.Errorf("%s: class %s, the file is %q", tool, err.Class, s.get("f"))
 		}
 	}
-	t.Run("same size, same millisecond", func(t *testing.T) {
-		e, mtime := reset(t)
-		b.put("f", "one TWO\n")
-		if err := os.Chtimes(p, mtime, mtime); err != nil {
-			t.Fatal(err)
-		}
-		conflict(t, e, "one TWO\n")
-	})
-	t.Run("time put back", func(t *testing.T) {
-		e, mtime := reset(t)
-		b.put("f", "another two\n")
-		if err := os.Chtimes(p, mtime, mtime); err != nil {
-			t.Fatal(err)
-		}
-		conflict(t, e, "another two\n")
-	})
-	t.Run("touch", func(t *testing.T) {
-		for tool, args := range changes {
-			e, _ := reset(t)
-			if err := os.Chtimes(p, time.Now(), time.Now()); err != nil {
-				t.Fatal(err)
-			}
-			b.ok(tool, args, e)
-		}
-	})
-	t.Run("changed and changed back", func(t *testing.T) {
-		for tool, args := range changes {
-			e, _ := reset(t)
-			b.put("f", "x")
-			b.put("f", "one two\n")
-			b.ok(tool, args, e)
-		}
-	})
-	t.Run("gone", func(t *testing.T) {
-		e, _ := reset(t)
-		if err := os.Remove(p); err != nil {
-			t.Fatal(err)
-		}
-		for tool, args := range changes {
-			b.fails(events.Conflict, []string{"is gone"}, tool, args, e)
-		}
-		if _, err := os.Stat(p); err == nil {
-			t.Error("it was written")
-		}
-	})
-	t.Run("must not exist", func(t *testing.T) {
-		reset(t)
-		for tool, args := range changes {
-			b.fails(events.Conflict, []string{"exists now", Digest([]byte("one two\n"))}, tool, args, events.Expectation{Path: "f"})
-		}
-		b.ok(WriteName, m{"path": "g", "text": "x"}, events.Expectation{Path: "g"})
-	})
-	t.Run("under another name", func(t *testing.T) {
-		e, _ := reset(t)
-		b.link("f", "l")
-		b.put("f", "one TWO\n")
-		b.fails(events.Conflict, nil, WriteName, m{"path": "l", "text": "x"}, e)
-		e.Path = "./l"
-		b.fails(events.Conflict, nil, WriteName, m{"path": "f", "text": "x"}, e)
-		e.Path = b.dir + "/f"
-		b.fails(events.Conflict, nil, WriteName, m{"path": "f", "text": "x"}, e)
-		e.Path = "other"
-		b.ok(WriteName, m{"path": "f", "text": "x"}, e)
-	})
-	t.Run("never read", func(t *testing.T) {
-		reset(t)
-		b.ok(WriteName, m{"path": "f", "text": "x"})
-	})
-	t.Run("gone with its folder", func(t *testing.T) {
-		e := events.Expectation{Path: "no/such/f", Digest: Digest(nil)}
-		b.fails(events.Conflict, []string{"is gone"}, WriteName, m{"path": "no/such/f", "text": "x"}, e)
-		if _, err := os.Stat(filepath.Join(b.dir, "no")); err == nil {
-			t.Error("a refused write made a folder")
-		}
-	})
+}
+
+// The whole of what an optimistic lock by time gets wrong: content counts, and nothing else.
+func TestExpectationsGoByContent(t *testing.T) {
+	s := newStale(t)
+	e, mtime := s.reset()
+	s.put("f", "one TWO\n") // the same size, within the millisecond
+	s.conflicts(e, "one TWO\n")
+	s.touch(mtime)
+	s.conflicts(e, "one TWO\n")
+	e, mtime = s.reset()
+	s.put("f", "another two\n")
+	s.touch(mtime)
+	s.conflicts(e, "another two\n")
+	for tool, args := range s.calls {
+		e, _ := s.reset()
+		s.touch(time.Now()) // and no change
+		s.ok(tool, args, e)
+		e, _ = s.reset()
+		s.put("f", "x")
+		s.put("f", "one two\n") // and back
+		s.ok(tool, args, e)
+	}
+	s.reset()
+	s.ok(WriteName, m{"path": "f", "text": "never read"})
+}
+
+func TestExpectationsOfFilesThatComeAndGo(t *testing.T) {
+	s := newStale(t)
+	e, _ := s.reset()
+	if err := os.Remove(filepath.Join(s.dir, "f")); err != nil {
+		t.Fatal(err)
+	}
+	for tool, args := range s.calls {
+		s.fails(events.Conflict, []string{"is gone"}, tool, args, e)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "f")); err == nil {
+		t.Error("it was written")
+	}
+	s.reset()
+	for tool, args := range s.calls {
+		s.fails(events.Conflict, []string{"exists now", Digest([]byte("one two\n"))}, tool, args, events.Expectation{Path: "f"})
+	}
+	s.ok(WriteName, m{"path": "g", "text": "x"}, events.Expectation{Path: "g"})
+	e = events.Expectation{Path: "no/such/f", Digest: Digest(nil)}
+	s.fails(events.Conflict, []string{"is gone"}, WriteName, m{"path": "no/such/f", "text": "x"}, e)
+	if _, err := os.Stat(filepath.Join(s.dir, "no")); err == nil {
+		t.Error("a refused write made a folder")
+	}
+}
+
+func TestExpectationsMeetUnderEveryName(t *testing.T) {
+	s := newStale(t)
+	e, _ := s.reset()
+	s.link("f", "l")
+	s.put("f", "one TWO\n")
+	s.fails(events.Conflict, nil, WriteName, m{"path": "l", "text": "x"}, e)
+	for _, name := range []string{"./l", "l", s.dir + "/f", "x/../f"} {
+		e.Path = name
+		s.fails(events.Conflict, nil, WriteName, m{"path": "f", "text": "x"}, e)
+	}
+	e.Path = "other"
+	s.ok(WriteName, m{"path": "f", "text": "x"}, e)
 }
 
 // The gate has looked, and the file changes before the write: the write itself looks again.
@@ -356,113 +355,6 @@ func TestWhatACrashLeftIsClearedAway(t *testing.T) {
 	b.ok(WriteName, m{"path": "f", "text": "three\n"})
 	if content, err := os.ReadFile(outside); err != nil || string(content) != "safe" {
 		t.Errorf("a trap was walked into: %q, %v", content, err)
-	}
-}
-
-func TestUndo(t *testing.T) {
-	b := newBench(t, map[string]string{"f": "one\n", "bin": "\xff\x00", "big": strings.Repeat("x", maxBefore+1), "secret": "token=abc\n"})
-	run := func(path string) (tools.Invocation, events.Result) {
-		args := m{"path": path, "text": "new\n"}
-		return b.invocation(WriteName, args), b.ok(WriteName, args)
-	}
-	for path, before := range map[string]string{"f": "one\n", "bin": "\xff\x00"} {
-		in, r := run(path)
-		u, err := undo(t.Context(), in, r)
-		if err != nil || b.get(path) != before || u.Seen[0].Digest != Digest([]byte(before)) {
-			t.Errorf("%s: %q, %+v, %v", path, b.get(path), u, err)
-		}
-		if again, err := undo(t.Context(), in, r); err != nil || b.get(path) != before {
-			t.Errorf("%s, undone twice: %q, %v, %v", path, b.get(path), again, err)
-		}
-	}
-	in, r := run("d/e/new")
-	if _, err := undo(t.Context(), in, r); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(filepath.Join(b.dir, "d")); err == nil {
-		t.Error("the folders that were made are still there")
-	}
-	in, r = run("d/e/new")
-	b.put("d/other", "theirs")
-	if _, err := undo(t.Context(), in, r); err != nil || b.get("d/other") != "theirs" {
-		t.Errorf("a folder that is used: %v", err)
-	}
-	refused := func(name string, in tools.Invocation, r events.Result, code events.Code, word string) {
-		t.Helper()
-		_, err := undo(t.Context(), in, r)
-		e, ok := errors.AsType[*tools.Error](err)
-		if !ok || e.Code != code || e.Effects != events.EffectsNone || !strings.Contains(e.Message, word) {
-			t.Errorf("%s: got %v", name, err)
-		}
-	}
-	in, r = run("big")
-	refused("too big", in, r, events.ExecutionError, "65537 bytes")
-	in, r = run("f")
-	b.put("f", "theirs\n")
-	refused("changed since", in, r, events.Conflict, "has changed")
-	in, r = run("secret")
-	r.Data = json.RawMessage(strings.Replace(string(r.Data), "abc", "[redacted]", 1))
-	refused("redacted", in, r, events.ExecutionError, "not kept whole")
-	refused("no data", in, events.Result{}, events.InvalidParam, "does not say")
-	if b.get("secret") != "new\n" || b.get("f") != "theirs\n" {
-		t.Error("a refused undo changed something")
-	}
-}
-
-func TestProbes(t *testing.T) {
-	b := newBench(t, map[string]string{"f": "one two one\n", "del": "a b c\n", "crlf": "\ufeffa\r\nb\r\n"})
-	ask := func(tool string, args m, expect ...events.Expectation) bool {
-		t.Helper()
-		p, _ := b.reg.Lookup(tool)
-		in := b.invocation(tool, args)
-		in.Expect = expect
-		f, err := p.Probe(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.Found && f.Result.Seen[0].Digest == "" {
-			t.Error("found, but what?")
-		}
-		return f.Found
-	}
-	w := m{"path": "w", "text": "hello"}
-	if ask(WriteName, w) {
-		t.Error("found before it was written")
-	}
-	b.ok(WriteName, w)
-	if !ask(WriteName, w) {
-		t.Error("not found after it was written")
-	}
-	b.put("w", "hello!")
-	if ask(WriteName, w) || ask(WriteName, m{"path": "../w", "text": ""}) {
-		t.Error("found what is not there")
-	}
-	for name, args := range map[string]m{
-		"one of two": {"path": "f", "old_string": "two", "new_string": "one"}, "deletion": {"path": "del", "old_string": " b", "new_string": ""},
-		"line ends": {"path": "crlf", "old_string": "a\nb", "new_string": "x\ny"}, "all": {"path": "f", "old_string": "one", "new_string": "1", "replace_all": true},
-		"made": {"path": "made", "old_string": "", "new_string": "x"},
-	} {
-		path := args["path"].(string)
-		was, err := Look(t.Context(), b.dir, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := expectationOf(was)
-		if ask(EditName, args, e) {
-			t.Errorf("%s: found before it was done", name)
-		}
-		b.ok(EditName, args, e)
-		if !ask(EditName, args, e) {
-			t.Errorf("%s: not found after it was done", name)
-		}
-		if ask(EditName, args) {
-			t.Errorf("%s: found without knowing what was there before", name)
-		}
-		b.put(path, "something else")
-		if ask(EditName, args, e) {
-			t.Errorf("%s: found after somebody else's change", name)
-		}
-		b.put("f", "one two one\n")
 	}
 }
 

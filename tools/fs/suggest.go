@@ -65,7 +65,7 @@ func nearNames(ctx context.Context, root *os.Root, parent, missing, base string)
 		names, _ := dir.Readdirnames(maxNearEntries) // what was read before an error will do
 		dir.Close()
 		for _, n := range names {
-			if d := distance(strings.ToLower(missing), strings.ToLower(n)); d <= nearEnough(missing) && !leftover(n) {
+			if d, ok := near(missing, n); ok && !leftover(n) {
 				found = append(found, candidate{path.Join(parent, n), d})
 			}
 		}
@@ -90,7 +90,16 @@ func nearNames(ctx context.Context, root *os.Root, parent, missing, base string)
 	return out
 }
 
-func nearEnough(name string) int { return 1 + utf8.RuneCountInString(name)/3 }
+// near says whether b may be a slip of the pen for a, however capitals are written.
+func near(a, b string) (int, bool) {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	most := 1 + utf8.RuneCountInString(a)/3
+	if diff := utf8.RuneCountInString(a) - utf8.RuneCountInString(b); diff > most || -diff > most {
+		return 0, false
+	}
+	d := distance(a, b)
+	return d, d <= most
+}
 
 // distance is how many letters must be put in, taken out or changed to make b of a.
 func distance(a, b string) int {

@@ -21,12 +21,8 @@ var errAlready = errors.New("undone already")
 // where the file is still as that call left it. Undone twice is undone once.
 func undo(ctx context.Context, in tools.Invocation, was events.Result) (events.Result, error) {
 	var d done
-	if err := json.Unmarshal(was.Data, &d); err != nil || d.Path == "" || d.Digest == "" {
+	if err := json.Unmarshal(was.Data, &d); err != nil || d.Path == "" || d.Digest == "" || d.Created == (d.Undo != nil) {
 		return events.Result{}, refusal(events.InvalidParam, events.ClassInvalid, "", "the call's result does not say what it changed: it cannot be undone")
-	}
-	before, err := d.before()
-	if err != nil {
-		return events.Result{}, refusal(events.ExecutionError, events.ClassTool, "", "%v", err)
 	}
 	root, err := openRoot(in)
 	if err != nil {
@@ -37,12 +33,18 @@ func undo(ctx context.Context, in tools.Invocation, was events.Result) (events.R
 	c := &change{root: root, in: in, given: d.Path}
 	c.next = func(_ place, now []byte, exists bool) ([]byte, error) {
 		switch {
-		case d.Created && !exists, !d.Created && exists && Digest(now) == d.BeforeDigest:
+		case d.Created && !exists, !d.Created && exists && Digest(now) == d.Undo.Digest:
 			return nil, errAlready
-		case exists && Digest(now) == d.Digest:
-			return before, nil
+		case !exists || Digest(now) != d.Digest:
+			return nil, c.conflict("%q has changed since the call that is to be undone: it is left as it is", d.Path)
+		case d.Created:
+			return nil, nil
 		}
-		return nil, c.conflict("%q has changed since the call that is to be undone: it is left as it is", d.Path)
+		before, err := d.Undo.from(now)
+		if err != nil {
+			return nil, refusal(events.ExecutionError, events.ClassTool, "", "%v", err)
+		}
+		return before, nil
 	}
 	defer c.release()
 	err = c.apply(ctx)
@@ -81,7 +83,7 @@ func probeWrite(ctx context.Context, in tools.Invocation) (tools.Finding, error)
 		r := c.result(wrote(args), 0, false)
 		r.Data = jsonOf(done{
 			Path: c.at.name, Digest: Digest(c.content), Size: int64(len(c.content)),
-			NoUndo: "the attempt's own answer, with the earlier content, was lost",
+			Undo: &back{None: "the attempt's own answer, with the earlier content, was lost"},
 		})
 		return r, string(c.content) == args.Text
 	})

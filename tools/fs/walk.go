@@ -3,6 +3,7 @@ package fs
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -59,10 +60,10 @@ func parents(dir string) []string {
 }
 
 func (w *walk) dir(ctx context.Context, dir string, rules []rule) error {
-	entries, err := w.read(dir)
+	entries, err := w.read(ctx, dir)
 	if err != nil {
 		w.closed++
-		return nil
+		return ctx.Err()
 	}
 	if !w.all {
 		rules = append(slices.Clip(rules), readIgnore(w.root, dir, ".gitignore")...)
@@ -106,14 +107,26 @@ func (w *walk) entry(ctx context.Context, p string, d fs.DirEntry, rules []rule)
 
 // read lists a folder so that the walk meets whole paths in order: a folder
 // sorts as if its name ended with the slash that will follow.
-func (w *walk) read(dir string) ([]fs.DirEntry, error) {
+func (w *walk) read(ctx context.Context, dir string) ([]fs.DirEntry, error) {
+	const some = 4096 // entries between two looks at ctx
 	f, err := w.root.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	entries, err := f.ReadDir(-1)
-	if err != nil {
+	var entries []fs.DirEntry
+	for err == nil {
+		var more []fs.DirEntry
+		more, err = f.ReadDir(some)
+		entries = append(entries, more...)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if len(entries) > maxVisits {
+			break // the walk ends in this folder
+		}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(sortName(a), sortName(b)) })

@@ -57,18 +57,15 @@ func write(ctx context.Context, in tools.Invocation, args writeIn) (events.Resul
 
 func wrote(args writeIn) string { return fmt.Sprintf("wrote %s, %d bytes", args.Path, len(args.Text)) }
 
-// done is the machine-readable half of a change's result, which undo builds on.
+// done is the machine-readable half of a change's result.
 type done struct {
-	Path         string  `json:"path"` // real name
-	Digest       string  `json:"digest"`
-	Size         int64   `json:"size"`
-	Replacements int     `json:"replacements,omitempty"`
-	Created      bool    `json:"created,omitempty"`
-	Dirs         string  `json:"dirs,omitempty"`          // first folder that was made for it
-	Before       *string `json:"before,omitempty"`        // earlier content, where it is text of at most 64 KiB
-	BeforeBytes  []byte  `json:"before_bytes,omitempty"`  // the same where it is no text, base64
-	BeforeDigest string  `json:"before_digest,omitempty"` // of the earlier content
-	NoUndo       string  `json:"no_undo,omitempty"`       // why this call cannot be undone; "" means it can
+	Path         string `json:"path"` // real name
+	Digest       string `json:"digest"`
+	Size         int64  `json:"size"`
+	Replacements int    `json:"replacements,omitempty"`
+	Created      bool   `json:"created,omitempty"`
+	Dirs         string `json:"dirs,omitempty"` // first folder that was made for it
+	Undo         *back  `json:"undo,omitempty"` // nil where the file was new: it is removed
 }
 
 // result is what a change that has happened tells.
@@ -78,7 +75,7 @@ func (c *change) result(verb string, replaced int, compare bool) events.Result {
 		Replacements: replaced, Created: !c.existed, Dirs: c.dirs,
 	}
 	if c.existed {
-		d.keep(c.old)
+		d.Undo = wayBack(c.old, c.content)
 	}
 	var text strings.Builder
 	text.WriteString(verb)
@@ -92,39 +89,6 @@ func (c *change) result(verb string, replaced int, compare bool) events.Result {
 		Status: events.Success, Text: events.Body{Text: text.String()}, Data: jsonOf(d),
 		Stats: events.Stats{Bytes: d.Size}, Seen: seenAs(c.at, d.Digest, d.Size, c.info),
 	}
-}
-
-// keep holds on to the earlier content, or says why it cannot.
-func (d *done) keep(old []byte) {
-	d.BeforeDigest = Digest(old)
-	switch {
-	case len(old) > maxBefore:
-		d.NoUndo = fmt.Sprintf("the earlier content has %d bytes, and at most %d are kept", len(old), maxBefore)
-	case utf8.Valid(old):
-		text := string(old)
-		d.Before = &text
-	default:
-		d.BeforeBytes = old
-	}
-}
-
-// before is the earlier content, if it was kept whole. A redacted secret makes
-// another text of it, which the digest tells.
-// nil means that there was no file.
-func (d *done) before() ([]byte, error) {
-	content := append([]byte{}, d.BeforeBytes...)
-	if d.Before != nil {
-		content = []byte(*d.Before)
-	}
-	switch {
-	case d.Created:
-		return nil, nil
-	case d.NoUndo != "":
-		return nil, fmt.Errorf("it cannot be undone: %s", d.NoUndo)
-	case Digest(content) != d.BeforeDigest:
-		return nil, fmt.Errorf("it cannot be undone: the earlier content was not kept whole, perhaps since it held a secret")
-	}
-	return content, nil
 }
 
 const (

@@ -17,7 +17,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // environment is all that a command sees of the node: nothing is inherited but
 // what the configuration names, so that no secret of the node leaks.
-func environment(c Config, in tools.Invocation, marker string) []string {
+func environment(c Config, in tools.Invocation, marker string, reads bool) []string {
 	vars := map[string]string{
 		"PATH":                cmp.Or(c.Path, os.Getenv("PATH"), defaultPath),
 		"HOME":                cmp.Or(c.Home, in.Workspace),
@@ -26,6 +26,9 @@ func environment(c Config, in tools.Invocation, marker string) []string {
 		"PAGER":               "cat",
 		"GIT_PAGER":           "cat",
 		"GIT_TERMINAL_PROMPT": "0",
+	}
+	if reads {
+		quietGit(vars)
 	}
 	for _, name := range c.Pass {
 		if v, ok := os.LookupEnv(name); ok {
@@ -42,4 +45,15 @@ func environment(c Config, in tools.Invocation, marker string) []string {
 	}
 	slices.Sort(env)
 	return env
+}
+
+// quietGit keeps git from writing, and from starting what a configuration in the
+// workspace names, as far as git lets itself be told: filters, textconv and an
+// external diff cannot be turned off from outside.
+func quietGit(vars map[string]string) {
+	vars["GIT_OPTIONAL_LOCKS"] = "0"
+	vars["GIT_CONFIG_GLOBAL"] = "/dev/null"
+	vars["GIT_CONFIG_COUNT"] = "2"
+	vars["GIT_CONFIG_KEY_0"], vars["GIT_CONFIG_VALUE_0"] = "core.fsmonitor", "false"
+	vars["GIT_CONFIG_KEY_1"], vars["GIT_CONFIG_VALUE_1"] = "core.hooksPath", "/dev/null"
 }

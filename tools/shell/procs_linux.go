@@ -29,14 +29,18 @@ type proc struct {
 // dead says that a process does nothing any more.
 func (p proc) dead() bool { return p.state == 'Z' || p.state == 'X' || p.state == 'x' }
 
-// table is every process that is not older than since, in order of pid.
-func table(since uint64) []proc {
+// table is every process that is not older than since, in order of pid. It
+// fails where this system shows no processes.
+func table(since uint64) ([]proc, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1) // what could be read counts
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
 	var out []proc
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
@@ -48,7 +52,7 @@ func table(since uint64) []proc {
 		}
 	}
 	slices.SortFunc(out, func(a, b proc) int { return a.pid - b.pid })
-	return out
+	return out, nil
 }
 
 // readStat reads one line of the table; a process that has gone has none.
@@ -107,7 +111,10 @@ func marked(pid int, marker string) bool {
 // or group, which stay bash's own until release, by the marker, by its parent,
 // or from an earlier look.
 func (f *family) alive() []proc {
-	all := table(f.root.start)
+	all, err := table(f.root.start)
+	if err != nil {
+		return f.blind()
+	}
 	ours := map[int]bool{}
 	for _, p := range all {
 		if p.session == f.root.pid || p.group == f.root.pid || f.known[p.ident] || !p.dead() && marked(p.pid, f.marker) {
@@ -137,6 +144,15 @@ func (f *family) alive() []proc {
 	return out
 }
 
+// blind is what may still run where no table can be read: bash, for all of its
+// family, until nothing holds its pipes any more.
+func (f *family) blind() []proc {
+	if f.closed(0) {
+		return nil
+	}
+	return []proc{f.root}
+}
+
 // adopt makes whoever holds one of the family's pipes a member of it.
 func (f *family) adopt() {
 	first := f.holding()
@@ -155,7 +171,8 @@ func (f *family) holding() map[ident]bool {
 		names = append(names, pipeName(p.file))
 	}
 	out := map[ident]bool{}
-	for _, p := range table(f.root.start) {
+	all, _ := table(f.root.start) // none can be found where none can be seen
+	for _, p := range all {
 		if !p.dead() && p.pid != os.Getpid() && holds(p.pid, names) {
 			out[p.ident] = true
 		}

@@ -27,12 +27,16 @@ func run(ctx context.Context, in tools.Invocation, args Args, c Config) (events.
 	if err != nil {
 		return events.Result{}, err
 	}
+	line := classify(args.Command)
+	if err := inside(in.Workspace, line); err != nil {
+		return events.Result{}, err
+	}
 	outer := ctx
 	ctx, stop := context.WithTimeoutCause(ctx, wall, errTimeout)
 	defer stop()
 	grace := c.Kill + 2*c.Sweep + settle
 	tools.Tell(outer, tools.Ending{Grace: grace})
-	j, err := start(c, in, args.Command)
+	j, err := start(c, in, args.Command, line.Reads)
 	if err != nil {
 		return events.Result{}, err
 	}
@@ -88,7 +92,7 @@ func (p *pipe) release() {
 }
 
 // start starts bash. Its errors are for the model: nothing ran.
-func start(c Config, in tools.Invocation, line string) (*job, error) {
+func start(c Config, in tools.Invocation, line string, reads bool) (*job, error) {
 	bash, err := locate(c.Shell)
 	if err != nil {
 		return nil, notStarted(err)
@@ -107,7 +111,7 @@ func start(c Config, in tools.Invocation, line string) (*job, error) {
 	marker := fmt.Sprintf("%s/%d/%s", in.Call, in.Attempt, rand.Text())
 	cmd := exec.Command(bash, "--noprofile", "--norc", "-c", line)
 	cmd.Dir = in.Workspace
-	cmd.Env = environment(c, in, marker)
+	cmd.Env = environment(c, in, marker, reads)
 	cmd.Stdout, cmd.Stderr = w, w // one pipe: the order is the commands' own
 	detach(cmd, held)
 	if err := cmd.Start(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -63,7 +64,7 @@ func TestFaults(t *testing.T) {
 			return events.Result{}, nil
 		}
 	}
-	turn := 0
+	var turn atomic.Int64
 	for name, c := range map[string]struct {
 		change  func(*tools.Tool)
 		example Example
@@ -80,7 +81,7 @@ func TestFaults(t *testing.T) {
 		"no such argument":     {func(tool *tools.Tool) { tool.Writes = []string{"/path"} }, hi, "schema", "which is no argument"},
 		"example does not fit": {func(*tools.Tool) {}, Example{Args: `{"v":1}`}, "schema", `at "/v"`},
 		"changes its mind": {func(tool *tools.Tool) {
-			tool.Key = func(json.RawMessage) string { turn++; return string(rune('a' + turn%20)) }
+			tool.Key = func(json.RawMessage) string { return string(rune(97 + turn.Add(1)%20)) }
 		}, hi, "spec", "and then"},
 		"no such tier": {func(tool *tools.Tool) { tool.TierOf = func(json.RawMessage) events.Tier { return "mild" } }, hi, "operation", `no tier "mild"`},
 		"write without a path": {func(tool *tools.Tool) {

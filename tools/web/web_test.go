@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/tooltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -373,4 +374,16 @@ func TestPlainText(t *testing.T) {
 			t.Fatalf("%d bytes of %d", len(got), len(in))
 		}
 	})
+}
+
+func TestFetchPassesTheSuite(t *testing.T) {
+	base, _ := site(t)
+	example := func(path string, fails events.Code) tooltest.Example {
+		return tooltest.Example{Args: fmt.Sprintf(`{"url":%q}`, base+path), Fails: fails, Network: true}
+	}
+	stall := example("/stall", "")
+	stall.Blocks = true
+	tooltest.Run(t, fetchTool(t, Config{Loopback: true}), stall,
+		example("/html", ""), example("/json", ""), example("/to/3", ""), example("/status/404", events.NotFound), example("/png", events.BinaryFile),
+		tooltest.Example{Args: `{"url":"http://10.0.0.1/"}`, Fails: events.AccessDenied, Network: true})
 }

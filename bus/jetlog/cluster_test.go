@@ -1,0 +1,138 @@
+package jetlog_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/bus/jetlog/jettest"
+	"github.com/sluice-run/sluice/events"
+)
+
+// kept is an append that was acknowledged.
+type kept struct {
+	id string
+	at uint64 // its expectation
+}
+
+// Leaders step down while two writers fight for each turn: what is acknowledged
+// stands in the log exactly once, and no expectation was met twice.
+func TestStepDown(t *testing.T) {
+	t.Parallel()
+	c := jettest.StartCluster(t)
+	buses := []*jetlog.Bus{c.Open(jetlog.Config{}), c.Open(jetlog.Config{})}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var mu sync.Mutex
+	acked := map[events.TurnKey]map[uint64]kept{}
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		k := turn("step", fmt.Sprint(i/2))
+		b := buses[i%2]
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				at, s, err := appendNext(ctx, b, k, fmt.Sprintf("w%d-%d", i, n))
+				if err != nil {
+					t.Errorf("turn %s: %v", k, err)
+					return
+				}
+				mu.Lock()
+				if acked[k] == nil {
+					acked[k] = map[uint64]kept{}
+				}
+				acked[k][s.Seq] = kept{s.Commit.ID, at}
+				mu.Unlock()
+			}
+		})
+	}
+	steps := 0
+	for range 6 {
+		if err := c.StepDown(ctx, jetlog.StreamLog); err == nil {
+			steps++
+		}
+		poll(t, "the log has a leader", func() bool { return c.Leader(jetlog.StreamLog) != nil })
+		poll(t, "appends go on", moreThan(&mu, acked))
+	}
+	close(over)
+	wg.Wait()
+	if steps == 0 {
+		t.Error("no leader stepped down")
+	}
+	for k, want := range acked {
+		checkAcked(t, buses[0], k, want)
+	}
+}
+
+// moreThan says whether more was acknowledged than when it was made.
+func moreThan(mu *sync.Mutex, acked map[events.TurnKey]map[uint64]kept) func() bool {
+	count := func() (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, m := range acked {
+			n += len(m)
+		}
+		return n
+	}
+	before := count()
+	return func() bool { return count() > before+20 }
+}
+
+// appendNext appends behind the turn's last commit, whoever wrote that.
+func appendNext(ctx context.Context, b *jetlog.Bus, k events.TurnKey, id string) (uint64, bus.Stored, error) {
+	history, err := b.Load(ctx, k, 0)
+	if err != nil {
+		return 0, bus.Stored{}, err
+	}
+	at := uint64(0)
+	if len(history) > 0 {
+		at = history[len(history)-1].Seq
+	}
+	for {
+		s, err := b.Append(ctx, note(k, id, 1), at)
+		var c *bus.Conflict
+		if !asConflict(err, &c) {
+			return at, s, err
+		}
+		at = c.Last
+	}
+}
+
+// checkAcked compares a turn's history with what its writers were told.
+func checkAcked(t *testing.T, b *jetlog.Bus, k events.TurnKey, acked map[uint64]kept) {
+	t.Helper()
+	last := uint64(0)
+	for seq := range acked {
+		last = max(last, seq)
+	}
+	got, err := b.Load(t.Context(), k, last)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	ids, previous := map[string]bool{}, uint64(0)
+	for _, s := range got {
+		if ids[s.Commit.ID] {
+			t.Errorf("turn %s: commit %s stands there twice", k, s.Commit.ID)
+		}
+		ids[s.Commit.ID] = true
+		a, ok := acked[s.Seq]
+		if ok && (a.id != s.Commit.ID || a.at != previous) {
+			t.Errorf("turn %s at %d: commit %s after %d, acknowledged was %s after %d", k, s.Seq, s.Commit.ID, previous, a.id, a.at)
+		}
+		delete(acked, s.Seq)
+		previous = s.Seq
+	}
+	for seq, a := range acked {
+		t.Errorf("turn %s: commit %s, acknowledged at %d, is not there", k, a.id, seq)
+	}
+}
