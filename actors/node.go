@@ -181,6 +181,7 @@ func (n *Node) drainTurns(ctx context.Context) {
 		return
 	case <-grace.C:
 	case <-ctx.Done():
+	case <-n.ctx.Done():
 	}
 	n.mu.Lock()
 	for _, s := range n.turns {

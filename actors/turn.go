@@ -97,6 +97,7 @@ func (a *turnActor) Receive(c actor.Context) {
 	case giveUp:
 		a.drain, a.giveUp = true, true
 		a.handBack(c)
+		c.Stop(a.self) // also where its last commit still waits for the barrier
 	case settledDown:
 		if m.inc == a.inc {
 			a.finish(c)

@@ -35,7 +35,7 @@ func anyRecord(t *rapid.T) events.Record {
 // No history, however wrong, makes a decider panic. What does not fit is named, and
 // nothing is decided on it.
 func TestEvolveIsTotal(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		w := newWorld()
 		if rapid.Bool().Draw(t, "begins well") {
 			if _, err := w.do(events.Owner{}, anySubmission(t)); err != nil {
@@ -103,7 +103,7 @@ func TestEvolveNamesWhatDoesNotFit(t *testing.T) {
 
 // Callers keep old states: what comes later does not change them.
 func TestOldStatesStay(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		w := anyHistory(t, nil)
 		var states, copies []lifecycle.Turn
 		s := lifecycle.Turn{Key: w.key}
@@ -125,7 +125,7 @@ func TestOldStatesStay(t *testing.T) {
 
 // A turn's phases end in one, and only there.
 func TestOpen(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		w := anyHistory(t, nil)
 		for _, c := range w.turn.Calls {
 			if c.Open() != (c.Terminal == nil) {

@@ -14,7 +14,7 @@ import (
 // Whatever is said to a turn, by whomever, the laws hold; a refused command leaves
 // nothing; and nothing is ever folded that does not fit.
 func TestLawsHoldWhateverIsSaid(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		anyHistory(t, func(w *world, a act, records []events.Record, err error) {
 			for _, v := range lifecycle.Laws(w.log) {
 				t.Fatalf("%s, after %T", v, a.cmd)
@@ -31,7 +31,7 @@ func TestLawsHoldWhateverIsSaid(t *testing.T) {
 
 // The same command again has no further effect: it is refused, or gives nothing.
 func TestTwiceIsOnce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		anyHistory(t, func(w *world, a act, records []events.Record, _ error) {
 			if len(records) == 0 {
 				return
@@ -47,7 +47,7 @@ func TestTwiceIsOnce(t *testing.T) {
 // Decide does not change the state that it is asked about, and decides the same of
 // the same.
 func TestDecideIsPure(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		w := anyHistory(t, nil)
 		before := lifecycle.Fold(w.key, w.log...)
 		a := anyAct(t, w)
@@ -66,7 +66,7 @@ func TestDecideIsPure(t *testing.T) {
 // The state that is folded from the events as they were decided is the state that
 // is folded from their stored bytes, commit by commit or event by event.
 func TestFoldWhatWasWritten(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		var decided []events.Commit
 		w := anyHistory(t, func(w *world, a act, records []events.Record, _ error) {
 			if len(records) == 0 {
@@ -91,7 +91,7 @@ func TestFoldWhatWasWritten(t *testing.T) {
 // Every prefix of every history can be brought to its end by whoever claims it
 // next: every call has one terminal, and the laws hold.
 func TestEveryPrefixRecovers(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		w := anyHistory(t, nil)
 		single := oneByOne(w.log)
 		for range 3 {
@@ -106,7 +106,7 @@ func TestEveryPrefixRecovers(t *testing.T) {
 // What is due depends on the state alone, no debt contradicts another, and an owned
 // turn that has not ended always owes something.
 func TestDue(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	hunt(t, func(t *rapid.T) {
 		anyHistory(t, func(w *world, a act, _ []events.Record, _ error) {
 			due := lifecycle.Due(w.turn)
 			if !slices.Equal(due, lifecycle.Due(lifecycle.Fold(w.key, w.log...))) {

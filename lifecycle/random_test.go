@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -14,6 +15,14 @@ import (
 
 // tools are the names of all fixtures and one that is none.
 var tools = append(slices.Sorted(maps.Keys(fixtures)), "nosuch")
+
+// hunt looks for a counterexample for longer than rapid does by itself.
+func hunt(t *testing.T, property func(*rapid.T)) {
+	t.Helper()
+	for range 3 {
+		rapid.Check(t, property)
+	}
+}
 
 // anySubmission draws a turn of a few calls.
 func anySubmission(t *rapid.T) lifecycle.Submit {
@@ -224,7 +233,7 @@ func anyHistory(t *rapid.T, each func(w *world, a act, records []events.Record, 
 	if _, err := w.do(events.Owner{}, anySubmission(t)); err != nil {
 		t.Fatal(err)
 	}
-	for range rapid.IntRange(0, 50).Draw(t, "acts") {
+	for range rapid.SampledFrom([]int{3, 20, 60}).Draw(t, "acts") {
 		w.now = w.now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "wait")) * time.Millisecond)
 		if rapid.IntRange(0, 29).Draw(t, "long wait") == 0 {
 			w.now = w.now.Add(time.Hour)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-run/sluice/bus"
@@ -206,7 +207,8 @@ func busy(err error) bool {
 
 func streamError(name string, err error) error {
 	switch {
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount),
+		errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("stream %s: %w: JetStream is not enabled: start the server with -js, and enable it for the account: %w",
 			name, bus.ErrUnavailable, err)
 	case errors.Is(err, jetstream.ErrStreamSubjectTransformNotSupported), errors.Is(err, jetstream.ErrStreamSourceNotSupported):

@@ -8,7 +8,6 @@ import (
 	_ "github.com/anishathalye/porcupine"
 	_ "github.com/asynkron/protoactor-go/actor"
 	_ "github.com/bmatcuk/doublestar/v4"
-	_ "github.com/go-git/go-git/v5/plumbing/format/gitignore"
 	_ "github.com/google/go-cmp/cmp"
 	_ "github.com/invopop/jsonschema"
 	_ "github.com/klauspost/compress/zstd"
