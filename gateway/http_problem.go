@@ -19,6 +19,9 @@ type Problem struct {
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
 	Next   string `json:"next,omitempty"` // what the caller can do about it
+
+	Trace string `json:"trace,omitempty"` // of the turn that it is about
+	Turn  string `json:"turn,omitempty"`
 }
 
 // Error is the problem in a line.
@@ -76,6 +79,14 @@ func problemOf(err error) *Problem {
 		}
 	}
 	return problem(http.StatusInternalServerError, "internal", "Something is wrong with this node", err.Error(), "look at the node's log")
+}
+
+// about is the problem of an error about a turn whose ids the caller may not
+// know: they were made here, and repeating them is safe.
+func about(key events.TurnKey, err error) error {
+	p := *problemOf(err)
+	p.Trace, p.Turn = key.Trace, key.Turn
+	return &p
 }
 
 // writeProblem answers with an error.

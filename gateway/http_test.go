@@ -209,6 +209,7 @@ func TestHTTPProblems(t *testing.T) {
 	d.want(503, "unavailable", "POST", "/v1/turns", `{"calls":[{"tool":"echo"}]}`)
 	d.log.SetFaults(&memlog.Faults{Append: func(events.Commit) (bool, error) { return true, bus.ErrUncertain }})
 	d.want(503, "uncertain", "POST", "/v1/turns", `{"trace":"tr2","turn":"tu","calls":[{"tool":"echo"}]}`)
+	d.want(503, `"trace":"`, "POST", "/v1/turns", `{"calls":[{"tool":"echo"}]}`)
 	d.log.SetFaults(nil)
 	d.want(202, `"attached":true`, "POST", "/v1/turns", `{"trace":"tr2","turn":"tu","calls":[{"tool":"echo"}]}`)
 }
@@ -434,6 +435,18 @@ func TestHTTPEventsEndWithTheDoor(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	d.want(503, "stopping", "GET", "/readyz", "")
+}
+
+func TestHTTPWaitersHearThatTheDoorCloses(t *testing.T) {
+	d := newDoor(t, nil)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		d.want(503, `"trace":"tr","turn":"tu"`, "POST", "/v1/turns", `{"trace":"tr","turn":"tu","wait_ms":60000,"calls":[{"tool":"echo"}]}`)
+	})
+	o := newOwner(t, d.log.View("node"))
+	o.take() // it is in the log, and somebody waits for it
+	d.api.Close()
+	wg.Wait()
 }
 
 func TestServeDrains(t *testing.T) {

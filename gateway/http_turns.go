@@ -39,7 +39,7 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if o.Wait == 0 {
 		t, err := a.desk.Submit(r.Context(), o.Key, o.Turn)
 		if err != nil {
-			return err
+			return about(t.Key, err)
 		}
 		accepted(w, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached})
 		return nil
@@ -48,7 +48,7 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	defer stop()
 	t, v, err := a.desk.Run(ctx, o.Key, o.Turn, o.Wait)
 	if err != nil {
-		return err
+		return about(t.Key, err)
 	}
 	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached}
 	if !v.Ended() {

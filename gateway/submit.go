@@ -26,17 +26,18 @@ type Ticket struct {
 // empty trace or turn id is made. The same ids with the same calls attach to
 // the turn that is there, which is queued again if nobody has claimed it.
 //
-// It returns lifecycle.ErrSubmission for one that is out of bounds,
-// lifecycle.ErrDifferent where the ids are taken, bus.ErrTooLarge where it is
-// too large with all its arguments by reference, and the errors of bus.Log.
+// It returns lifecycle.ErrSubmission for one that is out of bounds (with
+// bus.ErrTooLarge where that is its size), lifecycle.ErrDifferent where the ids
+// are taken, and the errors of bus.Log. The ticket names the ids with an error,
+// too: repeating them is safe.
 func (d *Desk) Submit(ctx context.Context, key events.TurnKey, s events.TurnSubmitted) (Ticket, error) {
 	key, s, err := d.admit(ctx, key, s)
 	if err != nil {
-		return Ticket{}, err
+		return Ticket{Key: key}, err
 	}
 	t, _, err := d.enter(ctx, key, s)
 	if err != nil {
-		return Ticket{}, err
+		return t, err
 	}
 	return t, d.durable(ctx)
 }
@@ -47,13 +48,13 @@ func (d *Desk) Submit(ctx context.Context, key events.TurnKey, s events.TurnSubm
 func (d *Desk) Run(ctx context.Context, key events.TurnKey, s events.TurnSubmitted, limit time.Duration) (Ticket, View, error) {
 	key, s, err := d.admit(ctx, key, s)
 	if err != nil {
-		return Ticket{}, View{}, err
+		return Ticket{Key: key}, View{}, err
 	}
 	w := d.watch(key) // BEFORE anybody can run it
 	defer w.cancel()
 	t, v, err := d.enter(ctx, key, s)
 	if err != nil {
-		return Ticket{}, View{}, err
+		return t, v, err
 	}
 	v, err = d.await(ctx, w, v, limit)
 	return t, v, err
@@ -73,10 +74,26 @@ func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 	}
 	s = whole(s)
 	if err := lifecycle.CheckSubmission(s); err != nil {
+		if large(s.Calls) {
+			err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
+		}
 		return key, s, err
 	}
 	s, err := d.refer(ctx, s)
 	return key, s, err
+}
+
+// large says whether it is the amount that is wrong with the calls of a
+// submission that was refused.
+func large(calls []events.RawCall) bool {
+	total := 0
+	for _, c := range calls {
+		n := len(c.Args.Text)
+		if total += n; n > lifecycle.MaxArgs || total > lifecycle.MaxSubmission {
+			return true
+		}
+	}
+	return len(calls) > lifecycle.MaxCalls
 }
 
 // enter appends the submission and queues it. It does not wait for the barrier.
@@ -88,18 +105,18 @@ func (d *Desk) enter(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 		switch {
 		case errors.As(err, &moved):
 			if v, err = d.load(ctx, key, moved.Last); err != nil {
-				return Ticket{}, v, err
+				return Ticket{Key: key}, v, err
 			}
 			continue
 		case err != nil:
-			return Ticket{}, v, err
+			return Ticket{Key: key}, v, err
 		case done:
 			return d.attach(ctx, v)
 		}
 		v = viewOf(key, []bus.Stored{stored})
 		return Ticket{Key: key, Seq: stored.Seq}, v, d.queue(ctx, v)
 	}
-	return Ticket{}, v, fmt.Errorf("turn %s: %w: it moved on %d times: try again", key, bus.ErrConflict, maxTries)
+	return Ticket{Key: key}, v, fmt.Errorf("turn %s: %w: it moved on %d times: try again", key, bus.ErrConflict, maxTries)
 }
 
 // attach answers a submission that is in the log already.

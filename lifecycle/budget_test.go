@@ -237,6 +237,27 @@ func TestCutTwice(t *testing.T) {
 	}
 }
 
+// What a tool has cut of its text stays under its own digest, until more than text is
+// missing: then the whole is all that the result said, and that names the text's.
+func TestCutOfACut(t *testing.T) {
+	tool := events.Cut{Bytes: 1_000, Lines: 10, Whole: events.BlobRef{Digest: Digest([]byte("whole")), Size: 5}}
+	r := events.Result{Status: events.Failure, Text: events.Body{Text: "head\n(more)"}, Cut: &tool}
+	r.Error = &events.Error{Code: events.ExecutionError, Message: strings.Repeat("m", 90_000)}
+	got, wholes := FitCall(r, 0)
+	if len(wholes) != 1 || got.Cut.Whole != wholes[0].Ref || !bytes.Contains(wholes[0].Bytes, []byte(tool.Whole.Digest)) {
+		t.Errorf("cut %+v, %d wholes", got.Cut, len(wholes))
+	}
+	if cut := int64(len(r.Error.Message) - len(got.Error.Message) + len("…")); got.Cut.Bytes != 1_000+cut || got.Cut.Lines != 10 {
+		t.Errorf("cut %+v, want %d bytes more", got.Cut, cut)
+	}
+	r.Error = nil
+	r.Text.Text = strings.Repeat("line\n", 20_000)
+	got, wholes = FitCall(r, 0)
+	if len(wholes) != 0 || got.Cut.Whole != tool.Whole || got.Cut.Bytes <= 1_000 || got.Cut.Lines <= 10 {
+		t.Errorf("cut %+v, %d wholes", got.Cut, len(wholes))
+	}
+}
+
 func TestCutNeverSplitsARune(t *testing.T) {
 	for _, text := range []string{strings.Repeat("a", 49_999) + "😀", strings.Repeat("界", 30_000), strings.Repeat("a", 30_000) + strings.Repeat("é", 30_000)} {
 		for limit := 1_997; limit <= 2_003; limit++ {

@@ -19,10 +19,22 @@ var tools = append(slices.Sorted(maps.Keys(fixtures)), "nosuch")
 // hunt looks for a counterexample for longer than rapid does by itself.
 func hunt(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
-	for range 3 {
+	for range 5 {
 		rapid.Check(t, property)
 	}
 }
+
+// pick draws one of 0 to n-1, all alike: rapid's ranges prefer what is small.
+func pick(t *rapid.T, n int, what string) int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return rapid.SampledFrom(all).Draw(t, what)
+}
+
+// rarely is true once in n times.
+func rarely(t *rapid.T, n int, what string) bool { return pick(t, n, what) == n-1 }
 
 // anySubmission draws a turn of a few calls.
 func anySubmission(t *rapid.T) lifecycle.Submit {
@@ -31,21 +43,21 @@ func anySubmission(t *rapid.T) lifecycle.Submit {
 		CanAsk:    rapid.Bool().Draw(t, "can ask"),
 		Disjoint:  rapid.Bool().Draw(t, "disjoint"),
 	}
-	if rapid.Bool().Draw(t, "abort rest") {
+	if rarely(t, 4, "abort rest") {
 		sub.OnError = events.OnErrorAbortRest
 	}
-	sub.Limits.Concurrency = rapid.IntRange(0, 3).Draw(t, "concurrency")
-	if rapid.IntRange(0, 3).Draw(t, "has deadline") == 0 {
+	sub.Limits.Concurrency = pick(t, 4, "concurrency")
+	if rarely(t, 6, "deadline") {
 		sub.Limits.DeadlineMS = int64(rapid.IntRange(1, 10_000).Draw(t, "deadline"))
 	}
-	for i := range rapid.IntRange(1, 5).Draw(t, "calls") {
+	for i := range rapid.SampledFrom([]int{3, 2, 5, 1}).Draw(t, "calls") {
 		tool := rapid.SampledFrom(tools).Draw(t, "tool")
 		on := rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "on")
 		c := rawCall(i, tool, on, rapid.SampledFrom([]string{"", "", "k"}).Draw(t, "key"))
-		switch rapid.IntRange(0, 19).Draw(t, "odd") {
-		case 0:
+		switch {
+		case rarely(t, 20, "malformed"):
 			c.Args.Text = `{"n":`
-		case 1:
+		case rarely(t, 20, "refused"):
 			c.Refused = &events.Refusal{Code: events.TruncatedByModel, Reason: "cut"}
 		}
 		sub.Calls = append(sub.Calls, c)
@@ -61,15 +73,26 @@ type act struct {
 
 // anyAct draws what is due, most of the time, and otherwise anything at all.
 func anyAct(t *rapid.T, w *world) act {
-	if due := lifecycle.Due(w.turn); len(due) > 0 && rapid.IntRange(0, 2).Draw(t, "sensible") > 0 {
+	if i := slices.IndexFunc(w.turn.Calls, asks); i >= 0 && rarely(t, 4, "answer") {
+		if rarely(t, 4, "no") {
+			return act{cmd: lifecycle.Reject{Call: i, By: person}}
+		}
+		return act{cmd: lifecycle.Approve{Call: i, By: person}}
+	}
+	if due := lifecycle.Due(w.turn); len(due) > 0 && !rarely(t, 5, "odd") {
 		e := rapid.SampledFrom(due).Draw(t, "effect")
 		return act{w.me, anyPayment(t, w, e)}
+	}
+	if owned := w.turn.Owner.Boot != "" && w.turn.Parked == nil; !owned && rapid.Bool().Draw(t, "claim") {
+		return act{events.Owner{}, lifecycle.Claim{Boot: fmt.Sprint("n", w.turn.Owner.Epoch)}}
 	}
 	return act{anyOwner(t, w), anyCommand(t, w)}
 }
 
+func asks(c *lifecycle.Call) bool { return c.Phase == lifecycle.PhaseAsking }
+
 func anyOwner(t *rapid.T, w *world) events.Owner {
-	switch rapid.IntRange(0, 4).Draw(t, "who") {
+	switch pick(t, 5, "who") {
 	case 0:
 		return events.Owner{Boot: "n0", Epoch: w.turn.Owner.Epoch}
 	case 1:
@@ -88,16 +111,16 @@ func anyPayment(t *rapid.T, w *world, e lifecycle.Effect) lifecycle.Command {
 		return lifecycle.Plan{Facts: facts(w.turn), Policy: "p1"}
 	case lifecycle.DoJudge:
 		j := judged(w.turn, c)
-		if rapid.IntRange(0, 3).Draw(t, "ruled") == 0 {
+		if rarely(t, 6, "ruled") {
 			j.Findings = ruled(lifecycle.PlanGates, anyFinding(t, lifecycle.PlanGates))
 		}
 		return j
 	case lifecycle.DoStart:
 		b := begun(w.turn, c)
-		if rapid.IntRange(0, 3).Draw(t, "ruled") == 0 {
+		if rarely(t, 6, "ruled") {
 			b.Findings = ruled(lifecycle.StartGates, anyFinding(t, lifecycle.StartGates))
 		}
-		if rapid.IntRange(0, 9).Draw(t, "replaced") == 0 {
+		if rarely(t, 10, "replaced") {
 			b.Verdict.ToolVersion = "2"
 		}
 		return b
@@ -124,11 +147,11 @@ func anySettle(t *rapid.T, call, attempt int) lifecycle.Settle {
 	s := answered(call, attempt)
 	s.Class = rapid.SampledFrom(classes).Draw(t, "class")
 	s.Answered = s.Class == events.ClassOK || rapid.Bool().Draw(t, "answered")
-	s.Confirmed = rapid.IntRange(0, 4).Draw(t, "confirmed") > 0
+	s.Confirmed = !rarely(t, 5, "unconfirmed")
 	s.Effects = anyEffects(t)
-	s.After = time.Duration(rapid.IntRange(0, 90).Draw(t, "after")) * time.Second
+	s.After = time.Duration(pick(t, 91, "after")) * time.Second
 	s.Jitter = rapid.Float64Range(0, 1).Draw(t, "jitter")
-	if rapid.IntRange(0, 9).Draw(t, "found") == 0 {
+	if rarely(t, 10, "found") {
 		r := text("found")
 		s.Found = &r
 	}
@@ -154,19 +177,22 @@ func anyFinding(t *rapid.T, order []lifecycle.Gate) lifecycle.Finding {
 	return f
 }
 
+// commands are the cases of anyCommand; the last is all of anyMessage.
+var commands = []int{10, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10}
+
 // anyCommand draws any command with any arguments, legal or not.
 func anyCommand(t *rapid.T, w *world) lifecycle.Command {
-	i := rapid.IntRange(0, len(w.turn.Calls)).Draw(t, "call") // one too many: no such call
-	n := rapid.IntRange(0, 4).Draw(t, "attempt")
+	i := pick(t, len(w.turn.Calls)+1, "call") // one too many: no such call
+	n := pick(t, 5, "attempt")
 	var c *lifecycle.Call
 	if c = w.turn.Call(i); c == nil {
 		c = &lifecycle.Call{Offset: i}
 	} else if rapid.Bool().Draw(t, "the last attempt") {
 		n = c.Attempt
 	}
-	switch rapid.IntRange(0, 17).Draw(t, "command") {
+	switch rapid.SampledFrom(commands).Draw(t, "command") {
 	case 0:
-		return lifecycle.Claim{Boot: fmt.Sprint("n", rapid.IntRange(0, 5).Draw(t, "boot")), Drained: rapid.Bool().Draw(t, "drained")}
+		return lifecycle.Claim{Boot: fmt.Sprint("n", pick(t, 6, "boot")), Drained: rapid.Bool().Draw(t, "drained")}
 	case 1:
 		return lifecycle.Plan{Facts: facts(w.turn)}
 	case 2:
@@ -194,11 +220,11 @@ func anyCommand(t *rapid.T, w *world) lifecycle.Command {
 
 // anyMessage draws what doors and persons send, and rarer things.
 func anyMessage(t *rapid.T, w *world, i, n int) lifecycle.Command {
-	switch rapid.IntRange(0, 8).Draw(t, "message") {
+	switch pick(t, 9, "message") {
 	case 0:
 		return lifecycle.Approve{Call: i, By: person, Scope: events.ScopeSession}
 	case 1:
-		a, err := lifecycle.Parse(fmt.Sprintf(`{"n":%d}`, rapid.IntRange(0, 3).Draw(t, "n")))
+		a, err := lifecycle.Parse(fmt.Sprintf(`{"n":%d}`, pick(t, 4, "n")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +234,7 @@ func anyMessage(t *rapid.T, w *world, i, n int) lifecycle.Command {
 	case 3:
 		return lifecycle.CancelCall{Call: i, By: person}
 	case 4:
-		if rapid.IntRange(0, 3).Draw(t, "whole turn") == 0 {
+		if rarely(t, 4, "whole turn") {
 			return lifecycle.CancelTurn{By: person}
 		}
 		return lifecycle.Note{Event: &events.ModelStarted{Model: "m"}}
@@ -220,7 +246,7 @@ func anyMessage(t *rapid.T, w *world, i, n int) lifecycle.Command {
 	case 7:
 		return lifecycle.Undone{Call: i, By: person, Result: text("undone")}
 	}
-	if rapid.IntRange(0, 9).Draw(t, "abandon") > 0 {
+	if !rarely(t, 10, "abandon") {
 		return lifecycle.Advance{}
 	}
 	return lifecycle.Abandon{Reason: "drawn"}
@@ -233,9 +259,9 @@ func anyHistory(t *rapid.T, each func(w *world, a act, records []events.Record, 
 	if _, err := w.do(events.Owner{}, anySubmission(t)); err != nil {
 		t.Fatal(err)
 	}
-	for range rapid.SampledFrom([]int{3, 20, 60}).Draw(t, "acts") {
-		w.now = w.now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "wait")) * time.Millisecond)
-		if rapid.IntRange(0, 29).Draw(t, "long wait") == 0 {
+	for range rapid.SampledFrom([]int{30, 60, 3}).Draw(t, "acts") {
+		w.now = w.now.Add(time.Duration(pick(t, 401, "wait")) * time.Millisecond)
+		if rarely(t, 60, "long wait") {
 			w.now = w.now.Add(time.Hour)
 		}
 		a := anyAct(t, w)

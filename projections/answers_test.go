@@ -161,3 +161,16 @@ func TestSince(t *testing.T) {
 		}
 	}
 }
+
+// An answer that may still change is in every window.
+func TestSinceHoldsWhatIsOpen(t *testing.T) {
+	log := abandoned()[:10]
+	c := Answers.Fold(slices.Values(log))
+	if got := c.Since(events.Position{Generation: 9}); len(got) != 1 {
+		t.Errorf("%d turns", len(got))
+	}
+	c = Answers.Fold(slices.Values(abandoned()))
+	if got := c.Since(events.Position{Generation: 9}); len(got) != 0 {
+		t.Errorf("%d turns", len(got))
+	}
+}

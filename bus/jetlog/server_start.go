@@ -48,6 +48,8 @@ func (s *Server) start(ctx context.Context) error {
 		s.url = s.nats.ClientURL()
 	}
 	s.running.URL = s.url
+	s.log.Info("NATS server runs in this process", "dir", s.cfg.Dir, "url", s.url,
+		"sync", s.barrier.Mode(), "generation", s.gens.current())
 	return s.Announce(func(*Running) {})
 }
 

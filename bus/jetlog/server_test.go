@@ -138,7 +138,7 @@ func TestModes(t *testing.T) {
 			t.Errorf("sync %q: %v", sync, err)
 		}
 		shut(t, b, s)
-		b, s = opened(t, ServerConfig{Dir: dir, Sync: sync})
+		b, _ = opened(t, ServerConfig{Dir: dir, Sync: sync})
 		if got := heldIDs(t, b); got != "a0 a1 a2" || b.Generation() != 1 {
 			t.Errorf("sync %q: generation %d holds %s", sync, b.Generation(), got)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -81,8 +82,9 @@ type serving struct {
 	node    *node
 	address string // of HTTP; "" where there is none
 
-	shut  context.CancelFunc // closes the door
-	ended chan error         // what the door's end was
+	leaving atomic.Bool        // it drains
+	shut    context.CancelFunc // closes the door
+	ended   chan error         // what the door's end was
 }
 
 // startServing opens the log, starts a node and opens the door on l, which may be nil.
@@ -114,10 +116,18 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	}
 	out.address = "http://" + l.Addr().String()
 	api := gateway.NewAPI(gateway.APIConfig{
-		Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Hosts: s.hosts, Log: log,
+		Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Hosts: s.hosts, Log: log, Ready: out.ready,
 	})
 	go func() { out.ended <- api.Serve(own, l, s.drain) }()
 	return out, out.announce()
+}
+
+// ready is why no turn would be run here now.
+func (s *serving) ready(context.Context) error {
+	if s.leaving.Load() {
+		return errors.New("it is draining")
+	}
+	return nil
 }
 
 // warn says what is risky about the settings.
@@ -169,6 +179,7 @@ func (s *serving) wait(ctx context.Context) error {
 // close drains the node, closes the door, and gives the log back, in that order:
 // who waits over HTTP hears what ended in time.
 func (s *serving) close(ctx context.Context) error {
+	s.leaving.Store(true)
 	err := s.node.actors.Stop(context.WithoutCancel(ctx))
 	s.shut()
 	err = errors.Join(err, <-s.ended)

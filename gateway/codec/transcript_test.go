@@ -301,6 +301,10 @@ func TestTranscriptMatchesInPlace(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	messages := rebuilt(t, OpenAI, importAll(t, rec))
+	if open := string(messages[1][0]); !strings.Contains(open, "no answer yet") || !strings.Contains(open, `"tool_call_id":"a"`) {
+		t.Errorf("a call without an answer is told %s", open)
+	}
 	if len(rec.Skipped) != 3 {
 		t.Errorf("skipped: %q", rec.Skipped)
 	}

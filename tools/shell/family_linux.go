@@ -2,7 +2,6 @@ package shell
 
 import (
 	"os/exec"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +22,6 @@ type family struct {
 	known  map[ident]bool
 	free   chan struct{} // closed by release: the entry may go
 	gone   chan struct{} // it has gone
-	once   sync.Once
 }
 
 // newFamily watches a bash that has just been started.
@@ -48,11 +46,11 @@ func newFamily(cmd *exec.Cmd, marker string, pipes ...*pipe) *family {
 	return f
 }
 
-// release lets bash's entry go, at once or once it has ended, and says whether
-// it has: only then is there a state of it.
-func (f *family) release() bool {
-	f.once.Do(func() { close(f.free) })
-	if within(0, f.exited) {
+// release lets bash's entry go once it has ended, and says whether it has, by
+// the time that patience is over: only then is there a state of it.
+func (f *family) release(patience time.Duration) bool {
+	close(f.free)
+	if within(patience, f.exited) {
 		<-f.gone
 		return true
 	}

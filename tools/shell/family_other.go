@@ -50,7 +50,8 @@ func (f *family) sweep(patience time.Duration) (swept int, left []int) {
 	return 0, nil
 }
 
-// release says whether bash has ended: only then is there a state of it.
-func (f *family) release() bool { return within(0, f.exited) }
+// release says whether bash has ended by the time that patience is over: only
+// then is there a state of it.
+func (f *family) release(patience time.Duration) bool { return within(patience, f.exited) }
 
 func signalName(*os.ProcessState) string { return "" }

@@ -71,5 +71,6 @@ func (f *family) signal(sig unix.Signal, patience time.Duration) (left bool) {
 	return false
 }
 
-// release says whether bash has ended: only then is there a state of it.
-func (f *family) release() bool { return within(0, f.exited) }
+// release says whether bash has ended by the time that patience is over: only
+// then is there a state of it.
+func (f *family) release(patience time.Duration) bool { return within(patience, f.exited) }

@@ -34,7 +34,7 @@ func run(ctx context.Context, in tools.Invocation, args Args, c Config) (events.
 	outer := ctx
 	ctx, stop := context.WithTimeoutCause(ctx, wall, errTimeout)
 	defer stop()
-	grace := c.Kill + 2*c.Sweep + settle
+	grace := c.Kill + 3*c.Sweep + settle
 	tools.Tell(outer, tools.Ending{Grace: grace})
 	j, err := start(c, in, args.Command, line.Reads)
 	if err != nil {
@@ -191,12 +191,14 @@ func (j *job) wait(ctx context.Context) error {
 // finish releases the pipes and bash's entry in the table of processes, and says
 // whether bash has ended.
 func (j *job) finish(confirmed bool) bool {
-	if confirmed {
-		within(j.c.Sweep, j.stdout.eof) // nothing holds it: its end is near, however slow the machine
+	patience := time.Duration(0)
+	if confirmed { // then nothing holds the pipes and bash is dead: to hear of it takes a moment, or more on a slow machine
+		patience = j.c.Sweep
 	}
+	within(patience, j.stdout.eof)
 	j.stdout.release()
 	j.life.release()
-	return j.family.release()
+	return j.family.release(patience)
 }
 
 // within waits for done, but no longer than d.

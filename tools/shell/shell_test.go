@@ -232,12 +232,20 @@ func TestProgressAfterASecond(t *testing.T) {
 	var got []events.Progress
 	in := tools.Invocation{
 		Call: events.CallKey{Trace: "t", Turn: "u"}, Attempt: 2, Workspace: t.TempDir(),
-		Args: argsOf(t, Args{Command: "echo first; sleep 1.1; printf 'one\\ntwo\\n'; sleep 0.3"}),
+		Args: argsOf(t, Args{Command: "echo first; sleep 1.1; echo two; sleep 0.3"}),
 	}
 	r := tools.Execute(t.Context(), newTool(t, Config{}), in, tools.Options{Progress: func(p events.Progress) { got = append(got, p) }})
-	want := []events.Progress{{Attempt: 2, Text: "14 bytes so far: two", Done: 14}}
+	want := []events.Progress{{Attempt: 2, Text: "10 bytes so far: two", Done: 10}}
 	if d := cmp.Diff(want, got); d != "" || r.Class != events.ClassOK {
 		t.Errorf("%s progress (-want +got):\n%s", r.Class, d)
+	}
+}
+
+func TestLastLine(t *testing.T) {
+	for in, want := range map[string]string{"": "", "\n\n": "", "a": "a", "a\nb\n": "b", "a\n\n  b  \n\n": "  b", strings.Repeat("x", 300): strings.Repeat("x", 200)} {
+		if got := lastLine([]byte(in)); got != want {
+			t.Errorf("%q: %q", in, got)
+		}
 	}
 }
 
