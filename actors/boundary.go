@@ -27,7 +27,7 @@ func (a *turnActor) boundary(c actor.Context) {
 	a.n.cfg.Seen.Count("actor_panics", 1)
 	a.n.log.Error("a turn's actor panicked", "turn", a.key.String(), "panic", fmt.Sprint(p), "times", a.panics, "stack", string(debug.Stack()))
 	if _, stopping := c.Message().(*actor.Stopped); stopping {
-		a.n.unseat(a.key)
+		a.n.unseat(a.key, a.heard, a.state.Ended != nil)
 		return
 	}
 	a.inc = incarnations.Add(1)

@@ -321,7 +321,7 @@ func (a *turnActor) stopped() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
-	a.n.unseat(a.key)
+	a.n.unseat(a.key, a.heard, a.state.Ended != nil)
 }
 
 // late appends an answer whose attempt was over: whoever owns the turn now, it

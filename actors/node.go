@@ -50,8 +50,7 @@ type Node struct {
 type seat struct {
 	pid      *actor.PID
 	delivery bus.Delivery
-	mine     bool // its claim is in the log
-	epoch    uint32
+	nudged   uint64 // how often its actor was told that somebody appended
 }
 
 // New makes a node. It returns an error that names the field for a Config that

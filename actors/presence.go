@@ -129,13 +129,7 @@ func (n *Node) answerQuestions() {
 		if json.Unmarshal(data, &q) != nil {
 			return nil
 		}
-		n.mu.Lock()
-		s := n.turns[q.Turn]
-		n.mu.Unlock()
-		if s != nil {
-			n.root.Send(s.pid, nudge{})
-		}
-		b, err := json.Marshal(reply{Mine: s != nil})
+		b, err := json.Marshal(reply{Mine: n.nudge(q.Turn, 0) != nil})
 		if err != nil {
 			return nil
 		}

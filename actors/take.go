@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
@@ -49,10 +50,7 @@ func (n *Node) take(d bus.Delivery) bool {
 	if d.Deliveries() > 1 {
 		n.cfg.Seen.Count("redeliveries", 1)
 	}
-	n.mu.Lock()
-	s := n.turns[it.Turn]
-	n.mu.Unlock()
-	if s != nil {
+	if s := n.nudge(it.Turn, it.Seq); s != nil {
 		n.again(s, d)
 		return false
 	}
@@ -78,9 +76,22 @@ func (n *Node) take(d bus.Delivery) bool {
 	return false
 }
 
+// nudge tells a turn's actor that somebody may have appended to the turn; nil
+// means that the turn is not in memory here. An actor that was about to go and
+// did not hear it is made up for by unseat.
+func (n *Node) nudge(key events.TurnKey, seq uint64) *seat {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.turns[key]
+	if s != nil {
+		s.nudged++
+		n.root.Send(s.pid, nudge{seq: seq})
+	}
+	return s
+}
+
 // again handles an item of a turn that is in memory here.
 func (n *Node) again(s *seat, d bus.Delivery) {
-	n.root.Send(s.pid, nudge{seq: d.Item().Seq})
 	if s.delivery.Item().ID == d.Item().ID && s.delivery.Reply() != d.Reply() {
 		// The claim's own message came back: its earlier ack was late. The newer
 		// delivery is the claim now.
@@ -162,15 +173,27 @@ func (n *Node) seatTurn(key events.TurnKey, stored []bus.Stored, d bus.Delivery,
 // once stops an actor whose own boundary has failed: the boundary handles panics.
 var once = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 
-// unseat takes a turn out of memory. The last actor of a turn to go calls it.
-func (n *Node) unseat(key events.TurnKey) {
+// unseat takes a turn out of memory. heard is how many nudges its actor has
+// acted on: if there were more, and the turn goes on, it is queued again.
+func (n *Node) unseat(key events.TurnKey, heard uint64, over bool) {
 	n.mu.Lock()
-	_, had := n.turns[key]
+	s, had := n.turns[key]
 	delete(n.turns, key)
+	if had && s.nudged > heard && !over {
+		n.wg.Go(func() { n.requeue(key) })
+	}
 	n.checkEmpty()
 	n.mu.Unlock()
 	if had {
 		<-n.room
+	}
+}
+
+// requeue puts a turn in the queue that was nudged while it left memory.
+func (n *Node) requeue(key events.TurnKey) {
+	it := bus.Item{ID: "again." + ulid.Make().String(), Turn: key}
+	if err := n.cfg.Bus.Wake(n.ctx, it); err != nil && n.ctx.Err() == nil {
+		n.log.Error("a turn could not be queued again", "turn", key.String(), "err", err)
 	}
 }
 
@@ -241,11 +264,7 @@ func (n *Node) wakes() {
 
 func (n *Node) wake(d bus.Delivery) {
 	it := d.Item()
-	n.mu.Lock()
-	s := n.turns[it.Turn]
-	n.mu.Unlock()
-	if s != nil {
-		n.root.Send(s.pid, nudge{seq: it.Seq})
+	if s := n.nudge(it.Turn, it.Seq); s != nil {
 		n.ack(d)
 		return
 	}

@@ -48,6 +48,9 @@ type turnActor struct {
 	parking bool
 	timer   *time.Timer // of the turn's deadline
 	ending  bool
+	heard   uint64 // nudges acted on
+	behind  *nudge // heard while something was under way
+	claimed bool   // this actor's claim is in the log
 	drain   bool
 	giveUp  bool
 	lost    bool // another owner has it: nothing more is done here
@@ -266,6 +269,7 @@ func (a *turnActor) appended(c actor.Context, m appended) {
 		if len(a.pend) == 0 {
 			a.spec = a.state
 		}
+		a.landed()
 		a.pump(c)
 	case a.n.ctx.Err() != nil:
 		a.lost = true
@@ -290,6 +294,7 @@ func (a *turnActor) fold(c actor.Context, s bus.Stored) {
 	a.log = append(a.log, s)
 	a.at = s.Seq
 	a.state = lifecycle.FoldOn(a.state, s.Commit)
+	a.claimed = a.claimed || a.state.Owner == a.owner
 	tools := toolNames(a.state)
 	a.n.cfg.Seen.Committed(s, tools)
 	a.n.live.tell(s, tools)
@@ -348,9 +353,8 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 	cmds := append(a.flown, a.cmds...)
 	a.flown, a.cmds = nil, nil
 	a.refold(m.commits)
-	claimed := had.Boot != "" && a.state.Owner.Epoch >= had.Epoch
-	if claimed && a.state.Owner != had && a.state.Ended == nil {
-		a.lose(c)
+	if had.Boot != "" && a.state.Owner.Epoch >= had.Epoch && a.state.Owner != had && a.state.Ended == nil {
+		a.lose(c, had)
 		return
 	}
 	for _, cmd := range cmds {
@@ -364,24 +368,57 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 	}
 	clear(a.owed)
 	a.open = 0
+	a.landed()
 	a.pump(c)
 }
 
-// lose stops acting for a turn that another boot has claimed.
-func (a *turnActor) lose(c actor.Context) {
+// lose stops acting for a turn that another boot has claimed. Where this one's
+// own claim never came into the log, the message goes back, to be judged on the
+// whole history.
+func (a *turnActor) lose(c actor.Context, had events.Owner) {
 	a.lost = true
+	if !a.claimed {
+		if d := a.n.delivery(a.key); d != nil {
+			a.n.nak(d, 0)
+		}
+		c.Stop(c.Self())
+		return
+	}
 	a.n.log.Warn("another node has claimed the turn: this one stops acting for it", "turn", a.key.String(), "owner", a.state.Owner.Boot)
-	owner := a.owner
-	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, owner, s) })
+	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, had, s) })
 	c.Stop(c.Self())
 }
 
 // nudged reads the turn anew where somebody else has appended to it.
 func (a *turnActor) nudged(m nudge) {
+	if a.ending || a.lost {
+		return // not heard: see unseat
+	}
+	a.heard++
 	for _, pid := range a.calls {
 		a.n.root.Send(pid, again{})
 	}
-	if (m.seq == 0 || m.seq > a.at) && !a.flight && !a.ending && !a.lost {
+	a.look(m)
+}
+
+// look reads the turn anew where the nudge is about more than is known, once
+// the append or reload under way has come back.
+func (a *turnActor) look(m nudge) {
+	switch {
+	case m.seq != 0 && m.seq <= a.at:
+	case a.flight:
+		a.behind = &m
+	default:
+		a.behind = nil
 		a.reload(m.seq)
+	}
+}
+
+// landed is called when an append or a reload has come back.
+func (a *turnActor) landed() {
+	a.flight = false
+	if m := a.behind; m != nil && !a.lost {
+		a.behind = nil
+		a.look(*m)
 	}
 }

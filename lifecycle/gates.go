@@ -193,8 +193,8 @@ func (d *decider) ask(call *Call, v events.Verdict, why string, req *events.Appr
 }
 
 // approvedFor says whether a person has already said yes to exactly this call:
-// here, to the same tool, policy and operands, or for the session in an earlier
-// turn of the trace.
+// here, to the same tool, policy and operands (nil: not looked at now), or for the
+// session in an earlier turn of the trace.
 func (d *decider) approvedFor(call *Call, v events.Verdict, operands []events.Seen) bool {
 	if call.Approved != nil && call.Approved.Hash == v.Hash && sameAsAsked(call.Asked, v, operands) {
 		return true
@@ -204,7 +204,8 @@ func (d *decider) approvedFor(call *Call, v events.Verdict, operands []events.Se
 
 func sameAsAsked(asked *events.ApprovalRequested, v events.Verdict, operands []events.Seen) bool {
 	same := func(a, b events.Seen) bool { return a.Path == b.Path && a.Digest == b.Digest }
-	return asked.ToolVersion == v.ToolVersion && asked.Policy == v.Policy && slices.EqualFunc(asked.Operands, operands, same)
+	return asked.ToolVersion == v.ToolVersion && asked.Policy == v.Policy &&
+		(operands == nil || slices.EqualFunc(asked.Operands, operands, same))
 }
 
 // SessionApproval is how an approval for the session is remembered: the tool

@@ -29,7 +29,7 @@ type Begin struct {
 	Breaker     events.BreakerView
 	Containment string
 	Asks        string        // for a person, should the policy ask now
-	Operands    []events.Seen // as they are now: an approval holds for those that were shown
+	Operands    []events.Seen // as they are now: an approval holds for those that were shown. nil: the lock gate compared them
 }
 
 // Tell notes the progress of an attempt.

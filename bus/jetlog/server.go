@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -144,11 +145,56 @@ func (s *Server) close() error {
 	default:
 	}
 	h, err := readHistory(s.ctx, s.js, s.marker)
+	s.calm()
 	s.halt()
 	if err == nil && !failed {
 		err = s.seal(h.last)
 	}
 	return errors.Join(err, s.release())
+}
+
+// calmLimit is how long Close waits for what would outlive it, calmPause how
+// long between two looks.
+const (
+	calmLimit = 2 * time.Second
+	calmPause = 5 * time.Millisecond
+)
+
+// calm waits until the streams that copy from others have found them: a server
+// that is shut down while one asks leaves the asking goroutine behind for half
+// a minute.
+func (s *Server) calm() {
+	ctx, cancel := context.WithTimeout(s.ctx, calmLimit)
+	defer cancel()
+	tick := time.NewTicker(calmPause)
+	defer tick.Stop()
+	for {
+		if asking := s.asking(ctx); !asking {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// asking says whether a stream has not yet heard from the one it copies.
+func (s *Server) asking(ctx context.Context) bool {
+	for _, name := range []string{StreamRead, StreamTurns} {
+		stream, err := s.js.Stream(ctx, name)
+		if err != nil {
+			continue // there is none, or the server is past being asked
+		}
+		info := stream.CachedInfo()
+		for _, from := range append(slices.Clone(info.Sources), info.Mirror) {
+			if from != nil && from.Active < 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // seal makes everything durable, the mirror included, and says so.

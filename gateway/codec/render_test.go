@@ -52,6 +52,7 @@ func TestRenderEveryEnd(t *testing.T) {
 	answers := make([]events.Answer, len(ends))
 	for i, e := range ends {
 		answers[i] = lifecycle.AnswerOf(i, events.RawCall{ProviderID: fmt.Sprint("c", i), Tool: "mcp:old_name"}, e)
+		answers[i].Verbatim = e == nil // imported, and nothing was recorded: told like any open call
 	}
 	contents := []string{
 		`{"status":"success","text":"one <1>"}`,
@@ -116,6 +117,10 @@ func TestRenderCalls(t *testing.T) {
 		`{"type":"tool_use","id":"call_2","name":"_","input":{}},` +
 		`{"type":"tool_use","id":"d","name":"` + long + `","input":{"invalid_json":"{\"path\":\"a\""}},` +
 		`{"type":"tool_use","id":"e","name":"t","input":{"invalid_json":"[1]"}}]}`
+	deep := `{"a":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + "}"
+	if b, err := RenderCalls(Anthropic, []events.RawCall{rawCall("a", "t", deep)}, Options{}); err != nil || !strings.Contains(string(b), "invalid_json") {
+		t.Errorf("deeper than may be read: %s, %v", b, err)
+	}
 	got, err = RenderCalls(Anthropic, calls, Options{})
 	if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
 		t.Error(err, diff)

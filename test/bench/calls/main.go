@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,11 +41,24 @@ func main() {
 var (
 	length = flag.Duration("time", 5*time.Second, "how long each figure is measured")
 	modes  = flag.String("modes", "barrier always interval=1s", "sync modes, separated by blanks")
+	cpuOut = flag.String("cpuprofile", "", "write a CPU profile of everything measured here")
+	only   = flag.Int("flight", 0, "measure only this many turns in flight; 0 means all")
 	dir    = flag.String("dir", "", "where the stores are made; empty means a temporary folder")
 )
 
 func run(ctx context.Context) error {
 	flag.Parse()
+	if *cpuOut != "" {
+		f, err := os.Create(*cpuOut)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	base := *dir
 	if base == "" {
 		d, err := os.MkdirTemp("", "sluice-bench-")
@@ -86,6 +100,9 @@ func measure(ctx context.Context, base, mode string) error {
 	}
 	defer h.close()
 	for _, row := range []struct{ flight, calls int }{{1, 1}, {1, 4}, {16, 4}, {128, 4}} {
+		if *only != 0 && row.flight != *only {
+			continue
+		}
 		bare := h.bare(ctx, row.flight)
 		t, err := h.turns(ctx, row.flight, row.calls)
 		if err != nil {
