@@ -185,26 +185,24 @@ type Turn struct {
 }
 
 // Conversation is the messages of turns in their order: for each the model's calls,
-// then their answers. It is valid by the format's rules, for any turns.
-func Conversation(f Format, turns []Turn) ([]json.RawMessage, error) {
+// then their answers. It is valid by the format's rules, for any turns. skip leaves
+// out the messages of that many turns at the beginning; those of the others are then
+// the same bytes as without it, so turns must be the whole conversation.
+func Conversation(f Format, turns []Turn, skip int) ([]json.RawMessage, error) {
+	c, err := find(f)
+	if err != nil {
+		return nil, err
+	}
 	var out []json.RawMessage
 	var seen []string
-	for _, t := range turns {
-		o := Options{Seen: seen, CallBytes: t.CallBytes, TurnBytes: t.TurnBytes}
-		asked, err := RenderCalls(f, t.Calls, o)
-		if err != nil {
-			return nil, err
-		}
-		answered, err := Render(f, t.Answers, o)
-		if err != nil {
-			return nil, err
-		}
-		ids, err := IDs(f, t.Calls, o)
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(out, asked), answered...)
+	for i, t := range turns {
+		ids := c.ids(askedFor(t.Calls), seen)
 		seen = append(seen, ids...)
+		if i < skip {
+			continue
+		}
+		out = append(out, c.calls(t.Calls, ids))
+		out = append(out, c.answers(fit(t.Answers, Options{CallBytes: t.CallBytes, TurnBytes: t.TurnBytes}), ids)...)
 	}
 	return out, nil
 }

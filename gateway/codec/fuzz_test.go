@@ -54,7 +54,7 @@ func checkDecoded(t *testing.T, format Format, m Message) {
 		return
 	}
 	// Twice, as two turns with the same ids.
-	messages, err := Conversation(format, []Turn{turn, turn})
+	messages, err := Conversation(format, []Turn{turn, turn}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func FuzzTranscript(f *testing.F) {
 			turns = append(turns, out)
 		}
 		for _, format := range Formats() {
-			messages, err := Conversation(format, turns)
+			messages, err := Conversation(format, turns, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -256,28 +256,35 @@ func TestEveryPrefixAndEveryWindowIsValid(t *testing.T) {
 // every turn that an event in it changed.
 func checkWindow(t *rapid.T, f Format, c projections.Conversation, tail []projections.Event, from events.Position) {
 	t.Helper()
-	window := c.Since(from)
-	for _, turns := range [][]*projections.Turn{c.Turns, window} {
-		in := make([]Turn, len(turns))
-		for i, p := range turns {
-			calls, _ := p.Requests(nil)
-			answers, _ := p.Answers(nil)
-			if len(answers) != len(calls) {
-				t.Fatalf("turn %s: %d answers to %d calls", p.Key, len(answers), len(calls))
-			}
-			in[i] = Turn{Calls: calls, Answers: answers}
+	in := make([]Turn, len(c.Turns))
+	for i, p := range c.Turns {
+		calls, _ := p.Requests(nil)
+		answers, _ := p.Answers(nil)
+		if len(answers) != len(calls) {
+			t.Fatalf("turn %s: %d answers to %d calls", p.Key, len(answers), len(calls))
 		}
-		messages, err := Conversation(f, in)
-		if err == nil {
-			err = Validate(f, messages)
-		}
-		if err != nil {
+		in[i] = Turn{Calls: calls, Answers: answers}
+	}
+	since := c.Since(from)
+	whole, err := Conversation(f, in, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	window, err := Conversation(f, in, since)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, messages := range [][]json.RawMessage{whole, window} {
+		if err := Validate(f, messages); err != nil {
 			t.Fatalf("%s: %v", f, err)
 		}
 	}
+	if end := rawAll(whole[len(whole)-len(window):]); !slices.EqualFunc(end, rawAll(window), bytes.Equal) {
+		t.Fatalf("%s: the window since %s is not the end of the whole", f, from)
+	}
 	for _, e := range tail {
 		changed := events.IsTerminal(e.Kind()) || e.Kind() == events.KindTurnSubmitted
-		if changed && !slices.ContainsFunc(window, func(p *projections.Turn) bool { return p.Key == e.Turn }) {
+		if changed && !slices.ContainsFunc(c.Turns[since:], func(p *projections.Turn) bool { return p.Key == e.Turn }) {
 			t.Fatalf("%s of turn %s is not in the window since %s", e.Kind(), e.Turn, from)
 		}
 	}

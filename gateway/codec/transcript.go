@@ -50,19 +50,25 @@ func (t RecordedTurn) Results() []*events.Result {
 }
 
 // Transcripts reads recorded conversations one after another: JSON Lines, or one
-// document of any layout. It stops at the first error. See Transcript.
+// document of any layout. It stops at the first error, and never holds more than one
+// conversation. See Transcript.
 func Transcripts(r io.Reader) iter.Seq2[Recording, error] {
 	return func(yield func(Recording, error) bool) {
-		dec := json.NewDecoder(r)
+		in := &io.LimitedReader{R: r}
+		dec := json.NewDecoder(in)
 		for n := 1; ; n++ {
+			in.N = MaxTranscript + 1
 			var doc json.RawMessage
 			err := dec.Decode(&doc)
 			if errors.Is(err, io.EOF) {
 				return
 			}
 			var rec Recording
-			if err == nil {
+			switch {
+			case err == nil:
 				rec, err = Transcript(doc)
+			case in.N <= 0:
+				err = &Error{Reason: fmt.Sprintf("more than %d bytes", MaxTranscript), Err: ErrTooLarge}
 			}
 			if err != nil {
 				yield(Recording{}, fmt.Errorf("conversation %d: %w", n, err))

@@ -201,7 +201,7 @@ func checkConversation(t testing.TB, f Format, turns []*projections.Turn) []json
 		}
 		in[i] = Turn{Calls: calls, Answers: answers}
 	}
-	messages, err := Conversation(f, in)
+	messages, err := Conversation(f, in, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,6 +328,16 @@ func TestTranscriptIdsComeFromTheContent(t *testing.T) {
 	}
 }
 
+// repeated is a reader without an end.
+type repeated byte
+
+func (r repeated) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(r)
+	}
+	return len(p), nil
+}
+
 func TestTranscriptRefuses(t *testing.T) {
 	for _, c := range []struct{ doc, want string }{
 		{`{"model":"x"}`, "/messages"},
@@ -351,5 +361,15 @@ func TestTranscriptRefuses(t *testing.T) {
 	}
 	if n != 3 {
 		t.Errorf("%d conversations", n)
+	}
+	endless := io.MultiReader(strings.NewReader(`[] ["`), repeated('x'))
+	n = 0
+	for _, err := range Transcripts(endless) {
+		if n++; n == 2 && !errors.Is(err, ErrTooLarge) || n == 1 && err != nil {
+			t.Errorf("conversation %d: %v", n, err)
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d conversations of an endless file", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -50,27 +51,23 @@ func TestRun(t *testing.T) {
 	Run(t, fine(t, waiting(gone)), Example{Args: `{"v":"hi"}`, Blocks: true})
 }
 
-// TestFaults: for each rule, tools that break it, and what the suite says of them.
-func TestFaults(t *testing.T) {
-	hi := Example{Args: `{"v":"hi"}`}
-	blocks := Example{Args: `{"v":"hi"}`, Blocks: true}
-	effects := 0
-	counts := Example{Args: `{"v":"hi"}`, Count: func(string) int { return effects }}
-	counting := func(tool *tools.Tool) {
-		tool.HonoursKey = true
-		tool.Tier = events.Irreversible
-		tool.Run = func(context.Context, tools.Invocation) (events.Result, error) {
-			effects++
-			return events.Result{}, nil
-		}
-	}
+// broken is a tool that breaks a rule, and what the suite says of it.
+type broken struct {
+	change  func(*tools.Tool)
+	example Example
+	rule    string
+	says    string
+}
+
+var (
+	hi     = Example{Args: `{"v":"hi"}`}
+	blocks = Example{Args: `{"v":"hi"}`, Blocks: true}
+)
+
+// brokenSpecs break the rules about what a tool says of itself.
+func brokenSpecs() map[string]broken {
 	var turn atomic.Int64
-	for name, c := range map[string]struct {
-		change  func(*tools.Tool)
-		example Example
-		rule    string
-		says    string
-	}{
+	return map[string]broken{
 		"loose schema": {func(tool *tools.Tool) {
 			tool.Schema = []byte(`{"type":"object","properties":{"v":{"type":"string","description":"x"}}}`)
 		}, hi, "schema", "does not exist is accepted"},
@@ -102,6 +99,22 @@ func TestFaults(t *testing.T) {
 				return events.Result{}, nil
 			}
 		}, hi, "operation", "an undo for tier readonly"},
+	}
+}
+
+// brokenRuns break the rules about what a tool does.
+func brokenRuns() map[string]broken {
+	effects := 0
+	counts := Example{Args: `{"v":"hi"}`, Count: func(string) int { return effects }}
+	counting := func(tool *tools.Tool) {
+		tool.HonoursKey = true
+		tool.Tier = events.Irreversible
+		tool.Run = func(context.Context, tools.Invocation) (events.Result, error) {
+			effects++
+			return events.Result{}, nil
+		}
+	}
+	return map[string]broken{
 		"fails": {func(tool *tools.Tool) {
 			tool.Run = func(context.Context, tools.Invocation) (events.Result, error) {
 				return events.Result{}, errors.New("no")
@@ -135,17 +148,20 @@ func TestFaults(t *testing.T) {
 				return events.Result{}, errors.New("gone")
 			}
 		}, hi, "undo", "the undo fails"},
-	} {
+	}
+}
+
+// TestFaults: the suite finds what is wrong with a tool.
+func TestFaults(t *testing.T) {
+	all := brokenSpecs()
+	maps.Copy(all, brokenRuns())
+	for name, b := range all {
 		t.Run(name, func(t *testing.T) {
-			for _, r := range rules {
-				if r.name != c.rule {
-					continue
-				}
-				k := &check{ctx: t.Context(), tool: fine(t, c.change), examples: []Example{c.example}, dir: t.TempDir}
-				r.check(k)
-				if !slices.ContainsFunc(k.faults, func(f string) bool { return strings.Contains(f, c.says) }) {
-					t.Errorf("no fault with %q: %q", c.says, k.faults)
-				}
+			i := slices.IndexFunc(rules, func(r rule) bool { return r.name == b.rule })
+			k := &check{ctx: t.Context(), tool: fine(t, b.change), examples: []Example{b.example}, dir: t.TempDir}
+			rules[i].check(k)
+			if !slices.ContainsFunc(k.faults, func(f string) bool { return strings.Contains(f, b.says) }) {
+				t.Errorf("no fault with %q: %q", b.says, k.faults)
 			}
 		})
 	}
