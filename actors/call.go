@@ -67,7 +67,7 @@ func (a *callActor) owed(m owe) {
 			}
 		}
 	}
-	a.n.root.Send(a.parent, answer{m.inc, cmds})
+	a.n.root.Send(a.parent, answer{m.inc, a.key.Offset, cmds})
 }
 
 // start pays a debt, or begins to. It returns a command where that is known at once.

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -183,8 +184,19 @@ func (a *turnActor) answered(c actor.Context, m answer) {
 		return
 	}
 	a.open = max(0, a.open-1)
-	for _, cmd := range m.cmds {
-		a.command(cmd)
+	if len(m.cmds) > 0 {
+		a.answers = append(a.answers, m)
+	}
+	if a.open > 0 {
+		return // the others will answer at once, too: they are decided in the calls' order
+	}
+	answers := a.answers
+	a.answers = nil
+	slices.SortStableFunc(answers, func(x, y answer) int { return cmp.Compare(x.call, y.call) })
+	for _, m := range answers {
+		for _, cmd := range m.cmds {
+			a.command(cmd)
+		}
 	}
 	a.pump(c)
 }

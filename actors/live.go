@@ -24,7 +24,7 @@ const maxTold = 4096
 func newPublisher(n *Node) *publisher { return &publisher{n: n, in: make(chan told, maxTold)} }
 
 func (p *publisher) tell(s bus.Stored, tools map[int]string) {
-	if h, ok := p.n.cfg.Bus.(listener); ok && !h.Listened() {
+	if w, ok := p.n.cfg.Bus.(wanter); ok && !w.Wanted(s, tools) {
 		return
 	}
 	select {
@@ -34,8 +34,10 @@ func (p *publisher) tell(s bus.Stored, tools map[int]string) {
 	}
 }
 
-// listener is a bus that knows whether anybody listens for live events.
-type listener interface{ Listened() bool }
+// wanter is a bus that knows whether anybody listens for a commit's events.
+type wanter interface {
+	Wanted(s bus.Stored, tools map[int]string) bool
+}
 
 func (p *publisher) run() {
 	for {

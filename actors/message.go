@@ -66,6 +66,7 @@ type owe struct {
 // answer is a call actor's reply to owe: what it could decide at once.
 type answer struct {
 	inc  uint64
+	call int
 	cmds []lifecycle.Command
 }
 

@@ -136,8 +136,9 @@ func (n *Node) Start(ctx context.Context) error {
 	n.wg.Go(n.live.run)
 	n.wg.Go(n.wakes)
 	for range min(pullers, n.cfg.Room) {
-		n.wg.Go(n.takes)
+		n.wg.Go(func() { n.takes(n.cfg.Placements) })
 	}
+	n.wg.Go(func() { n.takes([]string{events.EndPlacement}) })
 	return nil
 }
 

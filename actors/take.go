@@ -17,8 +17,7 @@ import (
 const backOff = time.Second
 
 // takes pulls one item at a time while there is room, and hands it over at once.
-func (n *Node) takes() {
-	placements := append([]string{events.EndPlacement}, n.cfg.Placements...)
+func (n *Node) takes(placements []string) {
 	for {
 		select {
 		case n.room <- struct{}{}:

@@ -33,13 +33,14 @@ type turnActor struct {
 	owner events.Owner   // as this actor has claimed it; zero before
 
 	// What has been decided on top and is not in the log yet.
-	spec   lifecycle.Turn
-	pend   []events.Record
-	cmds   []lifecycle.Command // that pend came from: decided again after a conflict
-	flown  []lifecycle.Command // those of the append under way
-	flight bool                // an append or a reload is under way
-	ask    bool                // a flush is in the mailbox
-	open   int                 // answers of call actors that will come at once
+	spec    lifecycle.Turn
+	pend    []events.Record
+	cmds    []lifecycle.Command // that pend came from: decided again after a conflict
+	flown   []lifecycle.Command // those of the append under way
+	flight  bool                // an append or a reload is under way
+	ask     bool                // a flush is in the mailbox
+	open    int                 // answers of call actors that will come at once
+	answers []answer            // those that have come
 
 	asked   []*Asked
 	calls   map[int]*actor.PID
@@ -367,7 +368,7 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 		a.command(lifecycle.Advance{})
 	}
 	clear(a.owed)
-	a.open = 0
+	a.open, a.answers = 0, nil
 	a.landed()
 	a.pump(c)
 }

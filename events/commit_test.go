@@ -153,6 +153,28 @@ func TestUnknownFieldsAreTolerated(t *testing.T) {
 	}
 }
 
+// 64: bytes of any kind are kept as they are.
+func TestBytesAreKept(t *testing.T) {
+	var all [256]byte
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for _, text := range []string{"a\x00b", string(all[:]), "\xed\xa0\x80"} {
+		r, _ := KindRow(KindCompleted)
+		b, err := Encode(commitOf(r, &Completed{Outcome: Outcome{Result: Result{Text: Body{Text: text}}}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Decode(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Records[0].Event.(*Completed).Result.Text.Text; got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	newer, err := msgpack.Marshal(map[string]any{"f": Format + 1, "ev": []any{}})
 	if err != nil {

@@ -70,10 +70,14 @@ func FitCall(r events.Result, limit int) (fitted events.Result, wholes []Whole) 
 // first is cut first. Imported answers are never touched. wholes names each
 // answer that was cut, in request order.
 //
-// The same answers give the same cuts, whoever asks. A frame of some 400 bytes
+// The same answers give the same cuts, whoever asks; where nothing is cut, fitted is
+// answers itself. A frame of some 400 bytes
 // an answer always stays, whatever the limits.
 func FitTurn(answers []events.Answer, callLimit, turnLimit int) (fitted []events.Answer, wholes []AnswerWhole) {
 	callLimit, turnLimit = cmp.Or(callLimit, CallBytes), cmp.Or(turnLimit, TurnBytes)
+	if small(answers, callLimit, turnLimit) {
+		return answers, nil
+	}
 	fitted = slices.Clone(answers)
 	cuts := make(map[int]Whole)
 	sizes, total := make([]int, len(fitted)), together
@@ -101,6 +105,22 @@ func FitTurn(answers []events.Answer, callLimit, turnLimit int) (fitted []events
 		}
 	}
 	return fitted, wholes
+}
+
+// small says without writing anything that no limit can matter: most turns are so.
+func small(answers []events.Answer, callLimit, turnLimit int) bool {
+	const frame, grown = 1024, 7 // around an answer, with its id; of one byte, quoted twice
+	total := together
+	for _, a := range answers {
+		size := frame + len(a.Of) + grown*(len(a.Result.Text.Text)+len(a.Result.Data))
+		if e := a.Result.Error; e != nil {
+			size += grown * (len(e.Code) + len(e.Message) + len(e.Path))
+		}
+		if total += size; size > callLimit || total > turnLimit {
+			return false
+		}
+	}
+	return true
 }
 
 // bySize is the indices of sizes, largest first, and in order where equal.

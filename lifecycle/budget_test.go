@@ -133,6 +133,18 @@ func TestFitTurnHoldsWhateverIsLarge(t *testing.T) {
 			answers[i] = pool[i%len(pool)]
 			answers[i].Call = i
 		}
+		if small(answers, 9_000, 30_000) { // what it promises without writing
+			exact := together
+			for i, a := range answers {
+				exact += Size(a)
+				if Size(a) > 9_000 {
+					t.Fatalf("call %d is not small: %d bytes", i, Size(a))
+				}
+			}
+			if exact > 30_000 {
+				t.Fatalf("not small: %d bytes", exact)
+			}
+		}
 		fitted, wholes := FitTurn(answers, 0, 0)
 		total, cuts := together, make(map[int]Whole)
 		for _, w := range wholes {

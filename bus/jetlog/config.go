@@ -40,6 +40,9 @@ type Config struct {
 	Retention time.Duration
 	// InFlight bounds the appends that wait for their answer; 0 means 512.
 	InFlight int
+	// Requeue says that the server has just started, so that nobody can hold a
+	// claim of before: what the queue still has is delivered at once.
+	Requeue bool
 	// SubjectInterest says whether anybody listens on a subject of this server;
 	// nil means that it is not known, and every live event is sent.
 	SubjectInterest func(subject string) bool

@@ -48,9 +48,25 @@ func (b *Bus) append(ctx context.Context, c events.Commit, at uint64) (bus.Store
 	m := &nats.Msg{Subject: bus.EventSubject(c.Turn), Header: commitHeader(c, at), Data: body}
 	a, err := b.appends.try(ctx, m)
 	if err == nil {
+		return b.acknowledged(ctx, c, a, body)
+	}
+	return b.settle(ctx, c, m, at, err)
+}
+
+// acknowledged is what an acknowledgement says was stored. The id of a repeated
+// try is known to the server; then the turn must have that commit.
+func (b *Bus) acknowledged(ctx context.Context, c events.Commit, a ack, body []byte) (bus.Stored, error) {
+	if !a.duplicate {
 		return b.stored(a.seq, body)
 	}
-	return b.settle(ctx, m, at, err)
+	s, found, err := b.find(ctx, c.Turn, a.seq, a.seq, c.ID)
+	switch {
+	case found:
+		return s, nil
+	case err != nil:
+		return s, fmt.Errorf("%w: the server has the id at %d: %w", bus.ErrUncertain, a.seq, err)
+	}
+	return s, fmt.Errorf("the commit's id %s is that of another commit, at %d: ids must be unique", c.ID, a.seq)
 }
 
 func (b *Bus) stored(seq uint64, body []byte) (bus.Stored, error) {
@@ -76,12 +92,8 @@ type attempt struct {
 
 // settle repeats the same commit at the same expectation until it is known what
 // became of it.
-func (b *Bus) settle(ctx context.Context, m *nats.Msg, at uint64, err error) (bus.Stored, error) {
-	turn, perr := bus.ParseEventSubject(m.Subject)
-	if perr != nil {
-		return bus.Stored{}, perr
-	}
-	a := attempt{bus: b, msg: m, id: m.Header[headerMsgID][0], turn: turn, at: at}
+func (b *Bus) settle(ctx context.Context, c events.Commit, m *nats.Msg, at uint64, err error) (bus.Stored, error) {
+	a := attempt{bus: b, msg: m, id: c.ID, turn: c.Turn, at: at}
 	limit, stop := context.WithTimeout(ctx, settleLimit)
 	defer stop()
 	pause := backoff{500 * time.Microsecond, 100 * time.Millisecond}
@@ -95,7 +107,7 @@ func (b *Bus) settle(ctx context.Context, m *nats.Msg, at uint64, err error) (bu
 		}
 		var k ack
 		if k, err = b.appends.try(limit, m); err == nil {
-			return b.stored(k.seq, m.Data)
+			return b.acknowledged(limit, c, k, m.Data)
 		}
 	}
 }

@@ -110,6 +110,11 @@ func (b *Bus) prepare(ctx context.Context) error {
 		return err
 	}
 	b.gens.Store(&gens)
+	if b.cfg.Requeue {
+		if err := requeue(ctx, b.admin); err != nil {
+			return err
+		}
+	}
 	if b.origin, err = b.admin.Stream(ctx, StreamLog); err != nil {
 		return streamError(StreamLog, err)
 	}

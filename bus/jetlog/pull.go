@@ -203,23 +203,27 @@ func isStatus(m *nats.Msg) bool { return len(m.Data) == 0 && m.Header.Get("Statu
 // choose is called with the lock held.
 func (p *puller) hand(m *nats.Msg, choose func(*lane) *waiter) {
 	d, err := newDelivery(p, m)
-	if err != nil {
-		p.bus.log.Error("queue: dropped a message that is no item", "subject", m.Subject, "err", err)
-		_ = p.answer(m.Reply, ackTerm) // if it is lost, it comes again and is dropped again
-		return
-	}
 	p.mu.Lock()
 	var w *waiter
-	l := p.laneOf(m.Subject)
-	if l != nil {
-		if w = choose(l); w != nil {
+	if l := p.laneOf(m.Subject); l != nil {
+		w = choose(l)
+		switch {
+		case w == nil:
+		case err == nil:
 			release(w)
 			w.got <- d
+		case slices.Contains(l.glancing, w):
+			release(w)
+			w.got <- nil // its request was used up
 		}
 		p.ask(l)
 	}
 	p.mu.Unlock()
-	if w == nil {
+	switch {
+	case err != nil:
+		p.bus.log.Error("queue: dropped a message that is no item", "subject", m.Subject, "err", err)
+		_ = p.answer(m.Reply, ackTerm) // if it is lost, it comes again and is dropped again
+	case w == nil:
 		_ = p.answer(m.Reply, ackNak) // nobody waits any more; if it is lost, AckWait gives it back
 	}
 }

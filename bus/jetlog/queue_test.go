@@ -72,7 +72,11 @@ func TestPullPoison(t *testing.T) {
 		t.Fatal(err)
 	}
 	push(t, b, "", "good")
+	began := time.Now()
 	d, err := b.Pull(t.Context(), []string{"default"})
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the item behind came after %v", took)
+	}
 	if err != nil || d.Item().ID != "good" {
 		t.Fatalf("pull: %v, %v, want the item behind", d, err)
 	}

@@ -65,7 +65,7 @@ func StartServer(ctx context.Context, c ServerConfig) (*Server, error) {
 }
 
 // OpenEmbedded starts a server and opens a bus on it. Of c, Connect, Replicas,
-// Barrier, Generations and SubjectInterest are the server's to say. Close the
+// Barrier, Generations, Requeue and SubjectInterest are the server's to say. Close the
 // bus BEFORE the server.
 func OpenEmbedded(ctx context.Context, sc ServerConfig, c Config) (*Bus, *Server, error) {
 	if c.Memory {
@@ -76,7 +76,7 @@ func OpenEmbedded(ctx context.Context, sc ServerConfig, c Config) (*Bus, *Server
 		return nil, nil, err
 	}
 	c.Connect, c.Replicas, c.Barrier, c.Generations = s.Connect, 1, s.Barrier(), s.Generations()
-	c.SubjectInterest = s.nats.GlobalAccount().SubscriptionInterest
+	c.SubjectInterest, c.Requeue = s.nats.GlobalAccount().SubscriptionInterest, true
 	if c.Log == nil {
 		c.Log = sc.Log
 	}

@@ -90,7 +90,10 @@ func TestReadPages(t *testing.T) {
 	for _, c := range []struct {
 		f    bus.Filter
 		want int
-	}{{bus.Filter{}, turns * commits}, {bus.Filter{Trace: "t0"}, commits}, {bus.Filter{Trace: "t1", Turn: "1"}, commits}, {bus.Filter{Trace: "t"}, 0}} {
+	}{
+		{bus.Filter{}, turns * commits},
+		{bus.Filter{Trace: "t0"}, commits}, {bus.Filter{Trace: "t1", Turn: "1"}, commits}, {bus.Filter{Trace: "t"}, 0},
+	} {
 		for _, follow := range []bool{false, true} {
 			if follow && c.want == 0 {
 				continue
@@ -131,7 +134,7 @@ func appendMore(t *testing.T, b *jetlog.Bus, f bus.Filter) {
 	if f.Turn != "" {
 		k.Turn = f.Turn
 	}
-	c := note(k, "more", 1)
+	c := note(k, "more-"+k.String(), 1)
 	var last *bus.Conflict
 	_, err := b.Append(t.Context(), c, at)
 	if asConflict(err, &last) {

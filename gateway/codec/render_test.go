@@ -319,3 +319,19 @@ func TestSameBytesWhateverEndsFirst(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkRender(b *testing.B) {
+	answers := make([]events.Answer, 4)
+	for i := range answers {
+		answers[i] = lifecycle.AnswerOf(i, rawCall("call_0", "echo", ""), completed("hello"))
+	}
+	for _, f := range Formats() {
+		b.Run(string(f), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Render(f, answers, Options{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -52,23 +52,24 @@ func (t RecordedTurn) Results() []*events.Result {
 // Transcripts reads recorded conversations one after another: JSON Lines, or one
 // document of any layout. It stops at the first error, and never holds more than one
 // conversation. See Transcript.
-func Transcripts(r io.Reader) iter.Seq2[Recording, error] {
+func Transcripts(r io.Reader) iter.Seq2[Recording, error] { return transcripts(r, MaxTranscript) }
+
+func transcripts(r io.Reader, limit int64) iter.Seq2[Recording, error] {
 	return func(yield func(Recording, error) bool) {
 		in := &io.LimitedReader{R: r}
 		dec := json.NewDecoder(in)
 		for n := 1; ; n++ {
-			in.N = MaxTranscript + 1
+			in.N = limit + 1
 			var doc json.RawMessage
-			err := dec.Decode(&doc)
-			if errors.Is(err, io.EOF) {
-				return
-			}
 			var rec Recording
+			err := dec.Decode(&doc)
 			switch {
 			case err == nil:
 				rec, err = Transcript(doc)
-			case in.N <= 0:
-				err = &Error{Reason: fmt.Sprintf("more than %d bytes", MaxTranscript), Err: ErrTooLarge}
+			case in.N <= 0: // or the end of the file would be taken for that of the recordings
+				err = &Error{Reason: fmt.Sprintf("more than %d bytes", limit), Err: ErrTooLarge}
+			case errors.Is(err, io.EOF):
+				return
 			}
 			if err != nil {
 				yield(Recording{}, fmt.Errorf("conversation %d: %w", n, err))

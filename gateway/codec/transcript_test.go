@@ -268,6 +268,21 @@ func TestTranscriptKeepsEveryContent(t *testing.T) {
 	}
 }
 
+// What was answered once is answered so again, whatever the call looked like.
+func TestTranscriptKeepsAnswersOfBadCalls(t *testing.T) {
+	for _, call := range []string{`"name":"t","arguments":"{\"a\":"`, `"name":"","arguments":"[]"`, `"name":"` + strings.Repeat("n", 300) + `"`} {
+		want := `{"role":"tool","tool_call_id":"a","content":"Error: no such thing"}`
+		rec, err := Transcript([]byte(`[{"role":"assistant","tool_calls":[{"id":"a","function":{` + call + `}}]},` + want + `]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := rebuilt(t, OpenAI, importAll(t, rec))
+		if diff := cmp.Diff(value(t, []byte(want)), value(t, got[0][0])); diff != "" {
+			t.Errorf("%.40s: %s", call, diff)
+		}
+	}
+}
+
 func TestTranscriptMatchesInPlace(t *testing.T) {
 	call := func(ids ...string) string {
 		var calls []string
@@ -362,14 +377,30 @@ func TestTranscriptRefuses(t *testing.T) {
 	if n != 3 {
 		t.Errorf("%d conversations", n)
 	}
-	endless := io.MultiReader(strings.NewReader(`[] ["`), repeated('x'))
-	n = 0
-	for _, err := range Transcripts(endless) {
-		if n++; n == 2 && !errors.Is(err, ErrTooLarge) || n == 1 && err != nil {
-			t.Errorf("conversation %d: %v", n, err)
+	for begin, fill := range map[string]repeated{`[] ["`: 'x', `[] `: ' '} {
+		n = 0
+		for _, err := range transcripts(io.MultiReader(strings.NewReader(begin), fill), 5_000) {
+			if n++; n == 2 && !errors.Is(err, ErrTooLarge) || n == 1 && err != nil {
+				t.Errorf("conversation %d: %v", n, err)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d conversations of an endless file", n)
 		}
 	}
-	if n != 2 {
-		t.Errorf("%d conversations of an endless file", n)
+}
+
+// The recordings themselves are conversations that their provider took.
+func TestRecordedConversationsAreValid(t *testing.T) {
+	for _, file := range []string{"airline_gpt4o.jsonl.gz", "coding_marshmallow.jsonl.gz"} {
+		for line := range bytes.Lines(recordedData(t, file)) {
+			var doc struct{ Messages []json.RawMessage }
+			if err := json.Unmarshal(line, &doc); err != nil {
+				t.Fatal(err)
+			}
+			if err := Validate(OpenAI, doc.Messages); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
 	}
 }

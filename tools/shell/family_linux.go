@@ -101,6 +101,9 @@ func (f *family) sweep(patience time.Duration) (swept int, left []int) {
 			f.adopt()
 			continue
 		case len(alive) == 0 && (calm || len(killed) == 0):
+			if looked && !f.closed(patience) {
+				return len(killed), []int{f.root.pid} // somebody holds a pipe whom nobody can see: this number is all there is
+			}
 			return len(killed), nil
 		}
 		calm = len(alive) == 0 // after a kill one clean look is not enough: a child may have been between two parents

@@ -254,3 +254,34 @@ func TestReadStatOfStrangeNames(t *testing.T) {
 	}
 	send(p, syscall.SIGKILL) // and nobody is signalled in its place
 }
+
+// TestAHolderThatNobodySees: bash is dead and no process is found, but its
+// output is still held, here by this process itself, which no sweep ends.
+func TestAHolderThatNobodySees(t *testing.T) {
+	p, theirs, err := newPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go p.read(func([]byte) {})
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f := newFamily(cmd, "no marker", p)
+	<-f.exited
+	if _, left := f.sweep(50 * time.Millisecond); len(left) != 1 || left[0] != cmd.Process.Pid {
+		t.Errorf("left %v", left)
+	}
+	if blind := f.blind(); len(blind) != 1 || blind[0].pid != cmd.Process.Pid {
+		t.Errorf("without a table: %v", blind)
+	}
+	theirs.Close()
+	<-p.eof
+	if _, left := f.sweep(50 * time.Millisecond); len(left) != 0 || len(f.blind()) != 0 {
+		t.Errorf("left %v", left)
+	}
+	p.release()
+	if !f.release(time.Second) || cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("state %v", cmd.ProcessState)
+	}
+}
