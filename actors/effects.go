@@ -305,7 +305,11 @@ func (a *turnActor) finish(c actor.Context) {
 		a.n.ack(d)
 	}
 	if a.state.Ended != nil {
-		a.n.hub.tell(Finished{Key: a.key, Turn: a.state, Commits: a.log, Tools: toolNames(a.state)})
+		tools := toolNames(a.state)
+		a.n.hub.tell(Finished{Key: a.key, Turn: a.state, Commits: a.log, Tools: tools})
+		for _, s := range a.untold {
+			a.n.live.tell(s, tools, true)
+		}
 	}
 	c.Stop(c.Self())
 }
@@ -383,7 +387,7 @@ func (n *Node) appendOwned(ctx context.Context, key events.TurnKey, by events.Ow
 		default:
 			tools := toolNames(lifecycle.Fold(key, commits(stored)...))
 			n.cfg.Seen.Committed(s, tools)
-			n.live.tell(s, tools)
+			n.live.tell(s, tools, false)
 			return nil
 		}
 	}

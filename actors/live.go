@@ -14,8 +14,9 @@ type publisher struct {
 }
 
 type told struct {
-	stored bus.Stored
-	tools  map[int]string
+	stored  bus.Stored
+	tools   map[int]string
+	durable bool // past the barrier already
 }
 
 // maxTold bounds the commits that wait to be told.
@@ -23,12 +24,12 @@ const maxTold = 4096
 
 func newPublisher(n *Node) *publisher { return &publisher{n: n, in: make(chan told, maxTold)} }
 
-func (p *publisher) tell(s bus.Stored, tools map[int]string) {
+func (p *publisher) tell(s bus.Stored, tools map[int]string, durable bool) {
 	if w, ok := p.n.cfg.Bus.(wanter); ok && !w.Wanted(s, tools) {
 		return
 	}
 	select {
-	case p.in <- told{s, tools}:
+	case p.in <- told{s, tools, durable}:
 	default:
 		p.n.cfg.Seen.Count("live_dropped", 1)
 	}
@@ -56,7 +57,7 @@ func (p *publisher) batch(first told) {
 	for range len(p.in) {
 		all = append(all, <-p.in)
 	}
-	if !onlyProgress(all) {
+	if needsBarrier(all) {
 		if err := p.n.cfg.Bus.Barrier().Wait(p.n.ctx); err != nil {
 			p.n.barrierFailed(p.n.ctx, err)
 			return
@@ -69,13 +70,13 @@ func (p *publisher) batch(first told) {
 	}
 }
 
-func onlyProgress(all []told) bool {
+func needsBarrier(all []told) bool {
 	for _, t := range all {
 		for _, r := range t.stored.Commit.Records {
-			if r.Event.Kind() != events.KindProgress {
-				return false
+			if !t.durable && r.Event.Kind() != events.KindProgress {
+				return true
 			}
 		}
 	}
-	return true
+	return false
 }

@@ -49,6 +49,7 @@ type turnActor struct {
 	parking bool
 	timer   *time.Timer // of the turn's deadline
 	ending  bool
+	untold  []bus.Stored
 	heard   uint64 // nudges acted on
 	behind  *nudge // heard while something was under way
 	claimed bool   // this actor's claim is in the log
@@ -298,7 +299,11 @@ func (a *turnActor) fold(c actor.Context, s bus.Stored) {
 	a.claimed = a.claimed || a.state.Owner == a.owner
 	tools := toolNames(a.state)
 	a.n.cfg.Seen.Committed(s, tools)
-	a.n.live.tell(s, tools)
+	if a.state.Ended == nil {
+		a.n.live.tell(s, tools, false)
+	} else { // told once the turn's own barrier is past: see finish
+		a.untold = append(a.untold, s)
+	}
 	for _, r := range s.Commit.Records {
 		if r.Call == events.TurnEvent {
 			continue

@@ -70,9 +70,9 @@ func FitCall(r events.Result, limit int) (fitted events.Result, wholes []Whole) 
 // first is cut first. Imported answers are never touched. wholes names each
 // answer that was cut, in request order.
 //
-// The same answers give the same cuts, whoever asks; where nothing is cut, fitted is
-// answers itself. A frame of some 400 bytes
-// an answer always stays, whatever the limits.
+// The same answers give the same cuts, whoever asks; where nothing is cut, fitted
+// may be answers itself. A frame of some 400 bytes an answer always stays, whatever
+// the limits.
 func FitTurn(answers []events.Answer, callLimit, turnLimit int) (fitted []events.Answer, wholes []AnswerWhole) {
 	callLimit, turnLimit = cmp.Or(callLimit, CallBytes), cmp.Or(turnLimit, TurnBytes)
 	if small(answers, callLimit, turnLimit) {

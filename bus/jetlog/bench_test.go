@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/events"
 )
 
 // BenchmarkAppend is one caller or many, each with turns of its own.
@@ -84,4 +85,50 @@ func BenchmarkQueue(b *testing.B) {
 	}
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
+}
+
+// BenchmarkLoad is a turn of four commits, read from the mirror.
+func BenchmarkLoad(b *testing.B) {
+	l := one(b, jetlog.Config{})
+	k, at := turn("bench", "load"), uint64(0)
+	for i := range 4 {
+		s, err := l.Append(b.Context(), note(k, fmt.Sprint("c", i), uint32(i+1)), at)
+		if err != nil {
+			b.Fatal(err)
+		}
+		at = s.Seq
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		if got, err := l.Load(b.Context(), k, at); err != nil || len(got) != 4 {
+			b.Fatal(len(got), err)
+		}
+	}
+}
+
+// BenchmarkRead is one commit of a whole log, read in order.
+func BenchmarkRead(b *testing.B) {
+	l := one(b, jetlog.Config{})
+	var wg sync.WaitGroup
+	var n atomic.Int64
+	for range 64 {
+		wg.Go(func() {
+			for i := n.Add(1); i <= int64(b.N); i = n.Add(1) {
+				if _, err := l.Append(b.Context(), note(turn("bench", fmt.Sprint(i)), fmt.Sprint("c", i), 1), 0); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportAllocs()
+	b.ResetTimer()
+	seen := 0
+	err := l.Read(b.Context(), events.Position{}, bus.Filter{}, false, func(bus.Stored) error { seen++; return nil })
+	if err != nil || seen != b.N {
+		b.Fatal(seen, b.N, err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
 }

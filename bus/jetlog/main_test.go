@@ -6,4 +6,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A server that is stopped while a mirror or a source asks for its consumer
+// leaves the goroutine that waits for the answer, for half a minute at most.
+const serverPrefix = "github.com/nats-io/nats-server/v2/server.(*stream)."
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction(serverPrefix+"trySetupSourceConsumer.func3"),
+		goleak.IgnoreAnyFunction(serverPrefix+"setupMirrorConsumer.func3"),
+	)
+}

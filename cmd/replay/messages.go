@@ -30,7 +30,7 @@ func (a *app) messages() *cobra.Command {
 			if (len(args) == 1) == all {
 				return usage(errors.New("want either a trace or --all"), "sluice-replay list shows the traces")
 			}
-			m := &renderer{app: a, format: codec.Format(format)}
+			m := &renderer{app: a, format: codec.Format(format), every: all}
 			if _, err := codec.RenderCalls(m.format, nil, codec.Options{}); format != "" && err != nil {
 				return usage(err, "see --format")
 			}
@@ -66,6 +66,7 @@ type renderer struct {
 	store   *store
 	format  codec.Format // "" means the trace's own
 	at      events.Position
+	every   bool // traces, not one
 	missing bool // something could not be read
 }
 
@@ -161,6 +162,9 @@ func (m *renderer) print(ctx context.Context, t target, conv projections.Convers
 			Trace    string            `json:"trace"`
 			Messages []json.RawMessage `json:"messages"`
 		}{t.trace, list})
+	}
+	if m.every {
+		m.app.print("trace %s\n", t.trace)
 	}
 	for _, raw := range list {
 		var pretty bytes.Buffer

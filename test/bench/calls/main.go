@@ -42,6 +42,7 @@ var (
 	length = flag.Duration("time", 5*time.Second, "how long each figure is measured")
 	modes  = flag.String("modes", "barrier always interval=1s", "sync modes, separated by blanks")
 	cpuOut = flag.String("cpuprofile", "", "write a CPU profile of everything measured here")
+	memOut = flag.String("memprofile", "", "write a profile of the heap here, after each mode")
 	only   = flag.Int("flight", 0, "measure only this many turns in flight; 0 means all")
 	dir    = flag.String("dir", "", "where the stores are made; empty means a temporary folder")
 )
@@ -111,8 +112,19 @@ func measure(ctx context.Context, base, mode string) error {
 		fmt.Printf("| %s | %d | %d | %.0f | %s | %s | %.3f | %.0f | %s |\n", mode, row.flight, row.calls,
 			t.rate*float64(row.calls), short(t.p50), short(t.p99), t.cpu/float64(row.calls)*1000, bare.rate, short(bare.p50))
 	}
+	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+	if *memOut != "" {
+		f, err := os.Create(*memOut)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.WriteHeapProfile(f); err != nil {
+			return err
+		}
+	}
 	fmt.Printf("\n%s: %d calls in the log, %d MiB resident at most, %d MiB of Go heap now\n\n", mode, h.calls.Load(), maxRSS()>>10, m.HeapAlloc>>20)
 	return nil
 }

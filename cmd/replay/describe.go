@@ -1,0 +1,261 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
+
+// call hangs one call below a node: how it stands, what is known of it, its events.
+func (st *story) call(parent *node, offset int) {
+	list := st.calls[offset]
+	c := st.turn.Call(offset)
+	if c == nil {
+		n := parent.add(fmt.Sprintf("call %d  is not in the submission", offset))
+		for _, e := range list {
+			line(n, e)
+		}
+		return
+	}
+	n := parent.add(fmt.Sprintf("call %d  %s  %s", offset, short(c.Tool, 64), standing(c)), st.facts(c)...)
+	for _, e := range list {
+		line(n, e)
+	}
+}
+
+// standing is how a call stands.
+func standing(c *lifecycle.Call) string {
+	switch {
+	case c.Phase == lifecycle.PhaseNone:
+		return "not yet requested"
+	case c.Open():
+		return "open: " + string(c.Phase)
+	case c.Outcome == nil || c.Outcome.Effects == "":
+		return string(c.Last)
+	}
+	out := string(c.Terminal.Kind()) + ", effects " + string(c.Outcome.Effects)
+	if c.Resolved != nil {
+		out += ", resolved: effects " + string(c.Resolved.Effects)
+	}
+	if c.Undone {
+		out += ", undone"
+	}
+	return out
+}
+
+// facts are the lines below a call: its arguments, where its time went, why it
+// was let through or not, and what came of it.
+func (st *story) facts(c *lifecycle.Call) []string {
+	var out []string
+	add := func(name, text string) {
+		if text != "" {
+			out = append(out, fmt.Sprintf("%-9s %s", name, text))
+		}
+	}
+	raw := st.turn.Submitted.Calls[c.Offset]
+	add("id", short(raw.ProviderID, 100))
+	add("arguments", body(raw.Args))
+	if c.Approved != nil && c.Approved.Args != nil {
+		add("changed to", body(*c.Approved.Args))
+	}
+	add("key", short(raw.Key, 100))
+	add("stages", stages(c))
+	for _, p := range policy(st.calls[c.Offset]) {
+		add("policy", p)
+	}
+	for _, e := range st.calls[c.Offset] {
+		if r, ok := e.Event.(*events.Recovered); ok {
+			add("recovery", recovery(r))
+		}
+	}
+	add("answer", answer(c))
+	return out
+}
+
+// stages are how long the call spent where: as its end has it, else as far as its
+// events tell.
+func stages(c *lifecycle.Call) string {
+	var s events.Stages
+	if c.Outcome != nil {
+		s = c.Outcome.Stages
+	}
+	if s == (events.Stages{}) {
+		s = events.Stages{
+			Gates:    between(c.RequestedAt, c.AuthorizedAt) - between(c.AskedAt, c.ApprovedAt),
+			Approval: between(c.AskedAt, c.ApprovedAt),
+			Wait:     between(c.AuthorizedAt, c.StartedAt),
+		}
+	}
+	var parts []string
+	for _, p := range []struct {
+		name string
+		us   int64
+	}{{"queue", s.Queue}, {"gates", s.Gates}, {"approval", s.Approval}, {"wait", s.Wait}, {"run", s.Run}} {
+		if p.us != 0 {
+			parts = append(parts, p.name+" "+took(time.Duration(p.us)*time.Microsecond))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func between(a, b time.Time) int64 {
+	if a.IsZero() || b.Before(a) {
+		return 0
+	}
+	return b.Sub(a).Microseconds()
+}
+
+// policy is why the call was let through, asked about or denied: each decision
+// with the policies behind it, once.
+func policy(list []told) []string {
+	var out []string
+	add := func(s string) {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	for _, e := range list {
+		switch v := e.Event.(type) {
+		case *events.ApprovalRequested:
+			add("ask: " + short(v.Why, 300) + basis(v.Policies, v.Policy))
+		case *events.Authorized:
+			op := string(v.Verdict.Operation.Class)
+			if v.Verdict.Operation.Reads {
+				op += ", understood as reading"
+			}
+			add(fmt.Sprintf("%s: %s, %s%s", short(v.Decision, 32), short(string(v.Verdict.Tier), 32), short(op, 64), basis(v.Verdict.Policies, v.Verdict.Policy)))
+		case *events.Denied:
+			path := ""
+			if v.Path != "" {
+				path = " at " + short(v.Path, 120)
+			}
+			add(fmt.Sprintf("deny: gate %s, %s%s: %s%s", short(v.Gate, 32), short(string(v.Code), 40), path, short(v.Reason, 300), basis(v.Policies, v.Policy)))
+		}
+	}
+	return out
+}
+
+// basis names the policies of a decision and their version.
+func basis(policies []string, version string) string {
+	var parts []string
+	if len(policies) > 0 {
+		parts = append(parts, short(strings.Join(policies, ", "), 200))
+	}
+	if version != "" {
+		parts = append(parts, "version "+short(version, 64))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " [" + strings.Join(parts, "; ") + "]"
+}
+
+// recovery is a new owner's finding as three answers and what follows from them.
+func recovery(r *events.Recovered) string {
+	started := "the tool had not started"
+	if r.ToolStarted {
+		started = fmt.Sprintf("the tool may have started (attempt %d)", r.Attempt)
+	}
+	complete := "its result is not complete"
+	if r.Complete {
+		complete = "its result is complete"
+	}
+	return fmt.Sprintf("last durable event %s; %s; %s; so %s: %s", r.LastStage, started, complete, short(r.Action, 32), short(r.Reason, 300))
+}
+
+// answer is what came of the call.
+func answer(c *lifecycle.Call) string {
+	if c.Outcome == nil {
+		return ""
+	}
+	r := c.Outcome.Result
+	var parts []string
+	if r.Error != nil {
+		parts = append(parts, short(string(r.Error.Code), 40)+": "+short(r.Error.Message, maxShown))
+	}
+	if r.Text.Text != "" || r.Text.Ref != nil {
+		parts = append(parts, body(r.Text))
+	}
+	if len(r.Data) > 0 {
+		parts = append(parts, "data "+body(events.Body{Text: string(r.Data)}))
+	}
+	if r.Cut != nil {
+		parts = append(parts, fmt.Sprintf("%d bytes cut, the whole is %s", r.Cut.Bytes, short(r.Cut.Whole.Digest, 80)))
+	}
+	for _, b := range r.Blobs {
+		parts = append(parts, fmt.Sprintf("blob %s, %d bytes, %s", short(b.Media, 64), b.Size, short(b.Digest, 80)))
+	}
+	if len(parts) == 0 {
+		return "(empty)"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// describe is an event in a line, without what stands beside its call already.
+func describe(e told) string {
+	switch v := e.Event.(type) {
+	case *events.Requested, *events.Denied, *events.ApprovalRequested, *events.Recovered:
+		return "" // the call's lines have it
+	case *events.Authorized:
+		return short(v.Decision, 32)
+	case *events.Started:
+		out := fmt.Sprintf("attempt %d on %s, until %s", v.Attempt, short(v.Owner.Boot, 64), stamp(v.Deadline))
+		if v.Key != "" {
+			out += ", key " + short(v.Key, 100)
+		}
+		for _, l := range v.Locks {
+			out += fmt.Sprintf(", lock %s at %s.%d", short(l.Resource, 100), short(l.Boot, 64), l.Revision)
+		}
+		if v.Breaker.Probe {
+			out += ", the breaker's probe"
+		}
+		return out
+	case *events.Retrying:
+		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, short(e.moment.Detail, 200), stamp(v.Until))
+	case *events.TurnPlanned:
+		out := "batches " + batchesOf(v.Batches)
+		if v.Policy != "" {
+			out += ", policy version " + short(v.Policy, 64)
+		}
+		return out
+	case *events.TurnCompleted:
+		return counts(v.Counts)
+	case events.Foreign:
+		return fmt.Sprintf("version %d, of a newer release: %d bytes, %s", v.Version, len(v.Body), lifecycle.Digest(v.Body))
+	}
+	return short(e.moment.Detail, 300)
+}
+
+// batchesOf is for example (0 1)(2): the calls of each batch.
+func batchesOf(list [][]int) string {
+	var b strings.Builder
+	for _, one := range list {
+		b.WriteByte('(')
+		for i, n := range one {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			fmt.Fprint(&b, n)
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// counts are terminals by kind, in the order of the table of kinds.
+func counts(m map[events.Kind]int) string {
+	var parts []string
+	for _, kind := range endings {
+		if n := m[kind]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, kind))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package e2e
+
+import "syscall"
+
+func attributes() *syscall.SysProcAttr { return nil }
+
+func spawn(start func() error) error { return start() }
