@@ -21,12 +21,28 @@ func deliberate(e lifecycle.Effect) bool {
 	return e.Do == lifecycle.DoPlan || e.Do == lifecycle.DoJudge || e.Do == lifecycle.DoStart
 }
 
+// specDue and stateDue are what is due on top of what was decided, and on what
+// is in the log. They are worked out once for each change.
+func (a *turnActor) specDue() []lifecycle.Effect {
+	if a.specOld {
+		a.dueOfSpec, a.specOld = lifecycle.Due(a.spec), false
+	}
+	return a.dueOfSpec
+}
+
+func (a *turnActor) stateDue() []lifecycle.Effect {
+	if a.stateOld {
+		a.dueOfState, a.stateOld = lifecycle.Due(a.state), false
+	}
+	return a.dueOfState
+}
+
 // plan looks up what planning needs. true means that it is under way.
 func (a *turnActor) plan(c actor.Context) bool {
 	if a.planing {
 		return true
 	}
-	if !slices.Contains(lifecycle.Due(a.spec), lifecycle.Effect{Do: lifecycle.DoPlan, Call: events.TurnEvent}) || a.drain {
+	if !slices.Contains(a.specDue(), lifecycle.Effect{Do: lifecycle.DoPlan, Call: events.TurnEvent}) || a.drain {
 		return false
 	}
 	sub := a.spec.Submitted
@@ -118,16 +134,16 @@ func (a *turnActor) tellCalls(c actor.Context) {
 		return
 	}
 	list := make(map[int][]lifecycle.Effect)
-	for _, e := range lifecycle.Due(a.spec) {
+	for _, e := range a.specDue() {
 		if e.Call != events.TurnEvent && deliberate(e) && !a.drain && !a.waitsForLog(e) {
 			list[e.Call] = append(list[e.Call], e)
 		}
 	}
-	for _, e := range lifecycle.Due(a.state) {
+	for _, e := range a.stateDue() {
 		if e.Call == events.TurnEvent || deliberate(e) && (a.drain || !a.waitsForLog(e)) {
 			continue
 		}
-		if deliberate(e) && !slices.Contains(lifecycle.Due(a.spec), e) {
+		if deliberate(e) && !slices.Contains(a.specDue(), e) {
 			continue // decided already, and on its way into the log
 		}
 		list[e.Call] = append(list[e.Call], e)
@@ -236,7 +252,7 @@ func (a *turnActor) unstarted(b lifecycle.Begin, recs []events.Record) {
 // turnEffects pays the debts that are the turn's own.
 func (a *turnActor) turnEffects() {
 	var deadline time.Time
-	for _, e := range lifecycle.Due(a.state) {
+	for _, e := range a.stateDue() {
 		switch e.Do {
 		case lifecycle.DoDeadline:
 			deadline = e.At
@@ -305,7 +321,7 @@ func (a *turnActor) finish(c actor.Context) {
 		a.n.ack(d)
 	}
 	if a.state.Ended != nil {
-		tools := toolNames(a.state)
+		tools := a.n.toolNames(a.state)
 		a.n.hub.tell(Finished{Key: a.key, Turn: a.state, Commits: a.log, Tools: tools})
 		for _, s := range a.untold {
 			a.n.live.tell(s, tools, true)
@@ -385,7 +401,7 @@ func (n *Node) appendOwned(ctx context.Context, key events.TurnKey, by events.Ow
 		case err != nil:
 			return err
 		default:
-			tools := toolNames(lifecycle.Fold(key, commits(stored)...))
+			tools := n.toolNames(lifecycle.Fold(key, commits(stored)...))
 			n.cfg.Seen.Committed(s, tools)
 			n.live.tell(s, tools, false)
 			return nil

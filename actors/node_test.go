@@ -98,6 +98,11 @@ func submitAs(t *testing.T, b bus.Bus, key events.TurnKey, s events.TurnSubmitte
 	if s.Principal.ID == "" {
 		s.Principal.ID = "tester"
 	}
+	submitTo(t, b, key, s)
+}
+
+func submitTo(t testing.TB, b bus.Bus, key events.TurnKey, s events.TurnSubmitted) {
+	t.Helper()
 	recs, err := lifecycle.Decide(lifecycle.Turn{Key: key}, lifecycle.Env{Now: time.Now()}, lifecycle.Submit{Turn: s})
 	if err != nil {
 		t.Fatal(err)

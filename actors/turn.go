@@ -42,6 +42,9 @@ type turnActor struct {
 	open    int                 // answers of call actors that will come at once
 	answers []answer            // those that have come
 
+	dueOfSpec, dueOfState []lifecycle.Effect // see specDue
+	specOld, stateOld     bool
+
 	asked   []*Asked
 	calls   map[int]*actor.PID
 	owed    map[int][]lifecycle.Effect // what each call actor was told last
@@ -137,6 +140,7 @@ func (a *turnActor) refold(stored []bus.Stored) {
 	}
 	a.state = lifecycle.Fold(a.key, commits(stored)...)
 	a.spec, a.pend = a.state, nil
+	a.specOld, a.stateOld = true, true
 	a.owner = events.Owner{}
 	if a.state.Owner.Boot == a.n.cfg.Boot && a.state.Parked == nil {
 		a.owner = a.state.Owner
@@ -171,6 +175,7 @@ func (a *turnActor) command(cmd lifecycle.Command) {
 	for _, r := range recs {
 		a.spec = lifecycle.Evolve(a.spec, lifecycle.Meta{At: env.Now, By: a.owner}, r)
 	}
+	a.specOld = true
 	a.pend = append(a.pend, recs...)
 	a.cmds = append(a.cmds, cmd)
 }
@@ -269,7 +274,7 @@ func (a *turnActor) appended(c actor.Context, m appended) {
 		}
 		a.flown = nil
 		if len(a.pend) == 0 {
-			a.spec = a.state
+			a.spec, a.specOld = a.state, true
 		}
 		a.landed()
 		a.pump(c)
@@ -296,8 +301,9 @@ func (a *turnActor) fold(c actor.Context, s bus.Stored) {
 	a.log = append(a.log, s)
 	a.at = s.Seq
 	a.state = lifecycle.FoldOn(a.state, s.Commit)
+	a.stateOld = true
 	a.claimed = a.claimed || a.state.Owner == a.owner
-	tools := toolNames(a.state)
+	tools := a.n.toolNames(a.state)
 	a.n.cfg.Seen.Committed(s, tools)
 	if a.state.Ended == nil {
 		a.n.live.tell(s, tools, false)
@@ -318,11 +324,14 @@ func (a *turnActor) fold(c actor.Context, s bus.Stored) {
 	}
 }
 
-// toolNames are the tools of a turn's calls, for live subjects.
-func toolNames(t lifecycle.Turn) map[int]string {
+// toolNames are the tools of a turn's calls, for live subjects. What is not
+// registered has no name there: a model can ask for any number of such names.
+func (n *Node) toolNames(t lifecycle.Turn) map[int]string {
 	m := make(map[int]string, len(t.Calls))
 	for i, c := range t.Calls {
-		m[i] = c.Tool
+		if _, known := n.cfg.Registry.Lookup(c.Tool); known {
+			m[i] = c.Tool
+		}
 	}
 	return m
 }

@@ -249,19 +249,23 @@ func (d *decider) closeCancelled() {
 		c := d.t.Calls[i]
 		by, reason, ok := d.t.Cancelled(c)
 		if ok && c.idle() {
-			d.cancelIdle(c, &by, reason)
+			d.cancelIdle(c, by, reason)
 		}
 	}
 }
 
 // cancelIdle ends a call that is not running.
-func (d *decider) cancelIdle(c *Call, by *events.Principal, reason string) {
+func (d *decider) cancelIdle(c *Call, by events.Principal, reason string) {
 	text := "it was cancelled before it had run"
 	if reason != "" {
 		text += ": " + reason
 	}
 	o := d.outcome(c, events.ClassCancelled, effectsUnanswered(c), failure(events.CodeCancelled, text))
-	d.emit(c.Offset, &events.Cancelled{Outcome: o, By: by, Reason: reason})
+	e := &events.Cancelled{Outcome: o, Reason: reason}
+	if by.ID != "" {
+		e.By = &by
+	}
+	d.emit(c.Offset, e)
 }
 
 func (d *decider) closeDeadline() {
@@ -300,7 +304,7 @@ func (c *Call) succeeded() bool {
 func (d *decider) abortRest(failed int) {
 	for i := range d.t.Calls {
 		if c := d.t.Calls[i]; c.idle() {
-			d.cancelIdle(c, nil, fmt.Sprintf("call %d did not succeed, and the turn says %s", failed, events.OnErrorAbortRest))
+			d.cancelIdle(c, events.Principal{}, fmt.Sprintf("call %d did not succeed, and the turn says %s", failed, events.OnErrorAbortRest))
 		}
 	}
 }

@@ -199,7 +199,7 @@ func (c cells) Watch(ctx context.Context, bucket, prefix string, yield func(bus.
 	defer stop()
 	w, err := kv.Watch(ctx, watchPattern(prefix))
 	if err != nil {
-		return fmt.Errorf("watch bucket %s: %w", bucket, unavailable(err))
+		return fmt.Errorf("watch bucket %s: %w", bucket, readError(ctx, err))
 	}
 	defer func() { _ = w.Stop() }() // fails only on a closed connection
 	begun := false

@@ -51,17 +51,6 @@ func (l *link) loss() <-chan struct{} {
 	return l.lost
 }
 
-// up is nil if the connection stands, and says what is wrong otherwise.
-func (l *link) up() error {
-	if l.nc.IsConnected() {
-		return nil
-	}
-	if err := l.nc.LastError(); err != nil {
-		return fmt.Errorf("%w: not connected to the server: %w", bus.ErrUnavailable, err)
-	}
-	return fmt.Errorf("%w: not connected to the server", bus.ErrUnavailable)
-}
-
 // backoff is a wait that doubles, with jitter, up to a limit.
 type backoff struct{ next, limit time.Duration }
 

@@ -324,7 +324,10 @@ func TestClose(t *testing.T) {
 	calls["push"] = func(ctx context.Context) error { return b.Push(ctx, bus.Item{Turn: turn("a", "1")}) }
 	calls["head"] = func(ctx context.Context) error { _, err := b.Head(ctx); return err }
 	calls["ask"] = func(ctx context.Context) error { _, err := b.Ask(ctx, "boot", nil); return err }
-	calls["put"] = func(ctx context.Context) error { _, err := b.Cells().Put(ctx, bus.BucketLock, "k", nil, 0, 0); return err }
+	calls["put"] = func(ctx context.Context) error {
+		_, err := b.Cells().Put(ctx, bus.BucketLock, "k", nil, 0, 0)
+		return err
+	}
 	calls["get"] = func(ctx context.Context) error { _, err := b.Cells().Get(ctx, bus.BucketLock, "k"); return err }
 	calls["blob"] = func(ctx context.Context) error { _, err := b.Blobs().Put(ctx, []byte("x"), ""); return err }
 	for name, call := range calls {

@@ -124,6 +124,10 @@ func TestPullSurvives(t *testing.T) {
 	if id := <-pulled; id != "second" {
 		t.Fatalf("got %q after the consumer was deleted", id)
 	}
+	poll(t, "the ack has come", func() bool {
+		s, err := js.Stream(t.Context(), jetlog.StreamTurns)
+		return err == nil && s.CachedInfo().State.Msgs == 0
+	})
 	go pull()
 	srv.Stop()
 	srv.Start()

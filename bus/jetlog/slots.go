@@ -35,10 +35,10 @@ type slot struct {
 }
 
 var (
-	errNotSent    = errors.New("the request was not sent")
-	errNoAnswer   = errors.New("no answer in time")
-	errLinkLost   = errors.New("the connection was lost before an answer came")
-	errNobody     = errors.New("no server answers for the stream: it has no leader, or does not exist")
+	errNotSent  = errors.New("the request was not sent")
+	errNoAnswer = errors.New("no answer in time")
+	errLinkLost = errors.New("the connection was lost before an answer came")
+	errNobody   = errors.New("no server answers for the stream: it has no leader, or does not exist")
 )
 
 func newSlots(l *link, n, depth int) *slots {

@@ -92,7 +92,9 @@ func TestReadPages(t *testing.T) {
 		want int
 	}{
 		{bus.Filter{}, turns * commits},
-		{bus.Filter{Trace: "t0"}, commits}, {bus.Filter{Trace: "t1", Turn: "1"}, commits}, {bus.Filter{Trace: "t"}, 0},
+		{bus.Filter{Trace: "t0"}, commits},
+		{bus.Filter{Trace: "t1", Turn: "1"}, commits},
+		{bus.Filter{Trace: "t"}, 0},
 	} {
 		for _, follow := range []bool{false, true} {
 			if follow && c.want == 0 {

@@ -111,7 +111,6 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	own, shut := context.WithCancel(context.WithoutCancel(ctx))
 	out.shut = shut
 	if l == nil {
-		out.ended <- nil
 		return out, out.announce()
 	}
 	out.address = "http://" + l.Addr().String()
@@ -182,7 +181,9 @@ func (s *serving) close(ctx context.Context) error {
 	s.leaving.Store(true)
 	err := s.node.actors.Stop(context.WithoutCancel(ctx))
 	s.shut()
-	err = errors.Join(err, <-s.ended)
+	if s.address != "" {
+		err = errors.Join(err, <-s.ended)
+	}
 	s.node.desk.Stop()
 	return errors.Join(err, s.ses.close())
 }

@@ -71,7 +71,7 @@ func (st *story) facts(c *lifecycle.Call) []string {
 		add("policy", p)
 	}
 	for _, e := range st.calls[c.Offset] {
-		if r, ok := e.Event.(*events.Recovered); ok {
+		if r, ok := e.ev.Event.(*events.Recovered); ok {
 			add("recovery", recovery(r))
 		}
 	}
@@ -122,7 +122,7 @@ func policy(list []told) []string {
 		}
 	}
 	for _, e := range list {
-		switch v := e.Event.(type) {
+		switch v := e.ev.Event.(type) {
 		case *events.ApprovalRequested:
 			add("ask: " + short(v.Why, 300) + basis(v.Policies, v.Policy))
 		case *events.Authorized:
@@ -200,7 +200,7 @@ func answer(c *lifecycle.Call) string {
 
 // describe is an event in a line, without what stands beside its call already.
 func describe(e told) string {
-	switch v := e.Event.(type) {
+	switch v := e.ev.Event.(type) {
 	case *events.Requested, *events.Denied, *events.ApprovalRequested, *events.Recovered:
 		return "" // the call's lines have it
 	case *events.Authorized:

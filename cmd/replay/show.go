@@ -100,12 +100,11 @@ type story struct {
 	calls  map[int][]told // by offset
 	first  time.Time
 	last   time.Time
-	head   bool // the turn's beginning is there
 }
 
 // told is one event and how it is described.
 type told struct {
-	projections.Event
+	ev     projections.Event
 	moment projections.Moment
 }
 
@@ -133,12 +132,12 @@ func tellAll(h history) []*story {
 }
 
 func (st *story) add(e told) {
-	st.turn = lifecycle.Evolve(st.turn, lifecycle.Meta{At: e.At, By: e.By}, e.Record)
-	if e.Call == events.TurnEvent {
+	st.turn = lifecycle.Evolve(st.turn, lifecycle.Meta{At: e.ev.At, By: e.ev.By}, e.ev.Record)
+	if e.ev.Call == events.TurnEvent {
 		st.events = append(st.events, e)
 		return
 	}
-	st.calls[e.Call] = append(st.calls[e.Call], e)
+	st.calls[e.ev.Call] = append(st.calls[e.ev.Call], e)
 }
 
 // ended is how the turn stands, in a word or two.
@@ -197,7 +196,7 @@ func (st *story) tree(root *node, call int) {
 	planned := false
 	for _, e := range st.events {
 		line(n, e)
-		if _, ok := e.Event.(*events.TurnPlanned); ok && !planned {
+		if _, ok := e.ev.Event.(*events.TurnPlanned); ok && !planned {
 			planned = true
 			st.batches(n)
 		}
@@ -278,11 +277,11 @@ func (st *story) strays(n *node, planned bool) {
 // line hangs one event below a node.
 func line(n *node, e told) {
 	after := ""
-	if e.Seq > 1 {
+	if e.ev.Seq > 1 {
 		after = "+" + took(time.Duration(e.moment.AfterUS)*time.Microsecond)
 	}
-	kind := strings.TrimPrefix(string(e.Kind()), "turn_")
-	text := fmt.Sprintf("%-9s %10s  %-18s", e.Pos, after, short(kind, 64))
+	kind := strings.TrimPrefix(string(e.ev.Kind()), "turn_")
+	text := fmt.Sprintf("%-9s %10s  %-18s", e.ev.Pos, after, short(kind, 64))
 	if d := describe(e); d != "" {
 		text += "  " + d
 	}
