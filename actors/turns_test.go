@@ -28,7 +28,7 @@ func stuckTool(name string, tier events.Tier) (tools.Tool, chan struct{}) {
 
 func as(t *testing.T, b bus.Bus, key events.TurnKey, cmd lifecycle.Command) {
 	t.Helper()
-	n := &Node{cfg: Config{Bus: b}.withDefaults()}
+	n := &Node{cfg: Config{Bus: b, Registry: &tools.Registry{}}.withDefaults()}
 	n.ctx = t.Context()
 	n.live = newPublisher(n)
 	if err := n.appendAs(t.Context(), key, cmd); err != nil {
