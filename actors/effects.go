@@ -139,12 +139,19 @@ func (a *turnActor) tellCalls(c actor.Context) {
 			list[e.Call] = append(list[e.Call], e)
 		}
 	}
+	keyed := false // a call with a key is being judged
 	for _, e := range a.stateDue() {
 		if e.Call == events.TurnEvent || deliberate(e) && (a.drain || !a.waitsForLog(e)) {
 			continue
 		}
 		if deliberate(e) && !slices.Contains(a.specDue(), e) {
 			continue // decided already, and on its way into the log
+		}
+		if a.waitsForLog(e) { // keys are taken in request order: a call must not wait for one that stands behind it
+			if keyed {
+				continue
+			}
+			keyed = true
 		}
 		list[e.Call] = append(list[e.Call], e)
 	}

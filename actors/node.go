@@ -131,6 +131,7 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	n.breaks.start()
 	n.wg.Go(n.presence)
+	n.wg.Go(n.watchPresence)
 	n.wg.Go(n.answerQuestions)
 	n.wg.Go(n.heartbeats)
 	n.wg.Go(n.live.run)
@@ -155,7 +156,10 @@ func (n *Node) Stop(ctx context.Context) error {
 		return nil
 	}
 	n.halt()
-	err := n.announce(ctx, true)
+	var err error
+	if n.ctx.Err() == nil { // otherwise it has died, and its turns were not given back
+		err = n.announce(ctx, true)
+	}
 	n.drainTurns(ctx)
 	n.cancel()
 	n.hands.wg.Wait()

@@ -256,13 +256,6 @@ func TestTakeOverOfADeadNode(t *testing.T) {
 	<-charged
 	kill()
 	stopNode(t, dead)
-	// The drained presence of an orderly stop would say otherwise: this one died.
-	cell, err := b.Cells().Get(t.Context(), bus.BucketPresence, "dead")
-	if err == nil {
-		if err := b.Cells().Delete(t.Context(), bus.BucketPresence, "dead", cell.Revision); err != nil {
-			t.Fatal(err)
-		}
-	}
 	testNode(t, l.View("b"), nil, testTool("stuck", events.Readonly, echo), testTool("charge", events.Irreversible, echo), testTool("echo", events.Readonly, echo))
 	turn := ended(t, b, k1)
 	wantLasts(t, turn, "completed completed")
@@ -295,5 +288,33 @@ func TestDrainHandsOver(t *testing.T) {
 	wantLasts(t, turn, "completed completed")
 	if turn.Claim.Why != events.ClaimDrained || turn.Calls[0].Attempt != 1 {
 		t.Errorf("claimed because %s, first call's attempt %d", turn.Claim.Why, turn.Calls[0].Attempt)
+	}
+}
+
+func TestPresenceGivesADeadNodesTurnsBack(t *testing.T) {
+	l := memlog.New(memlog.Config{AckWait: time.Hour})
+	stuck, began := stuckTool("stuck", events.Readonly)
+	ctx, kill := context.WithCancel(t.Context())
+	reg, err := tools.NewRegistry(stuck)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead, err := New(Config{Bus: l.View("dead"), Registry: reg, Authorizer: lax{}, Boot: "dead", Workspace: t.TempDir(), Presence: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b := l.View("door")
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("stuck")})
+	<-began
+	testNode(t, l.View("b"), nil, testTool("stuck", events.Readonly, echo))
+	kill()
+	stopNode(t, dead)
+	turn := ended(t, b, key)
+	wantLasts(t, turn, "completed")
+	if turn.Claim.Why != events.ClaimTakenOver {
+		t.Errorf("claimed because %s", turn.Claim.Why)
 	}
 }

@@ -141,6 +141,10 @@ type Queue interface {
 	PullWake(ctx context.Context) (Delivery, error)
 	// Return gives back a message by its reply subject, in somebody's name.
 	Return(ctx context.Context, reply string) error
+	// Held calls yield for each item of a placement that has been delivered at
+	// least once and not acked: what may be in somebody's hands. It is a look, and
+	// changes nothing; it returns what yield returned.
+	Held(ctx context.Context, yield func(Item) error) error
 }
 
 // Timers are messages that reach the queue at their time, whatever restarts.

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -321,5 +320,3 @@ func writeCell(n *node, bucket, name string, was bus.Cell, v any) bool {
 	}
 	return err == nil
 }
-
-var _ = fmt.Sprint

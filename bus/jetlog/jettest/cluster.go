@@ -22,7 +22,7 @@ const clusterSize = 3
 // Cluster is three servers with JetStream that replicate to each other.
 type Cluster struct {
 	t     testing.TB
-	Nodes []*Server
+	Nodes []*Server // never more or fewer than three; stop and start them at will
 }
 
 // StartCluster starts a cluster and waits until it can make streams.

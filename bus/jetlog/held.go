@@ -1,0 +1,50 @@
+package jetlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sluice-run/sluice/bus"
+)
+
+// Held is bus.Queue's. It reads what the queue still has up to the last message
+// that its consumers have delivered.
+func (b *Bus) Held(ctx context.Context, yield func(bus.Item) error) error {
+	ctx, stop := b.ctxOf(ctx)
+	defer stop()
+	s, err := b.reader.Stream(ctx, StreamTurns)
+	if err != nil {
+		return streamError(StreamTurns, err)
+	}
+	infos := s.ListConsumers(ctx)
+	last := uint64(0)
+	for c := range infos.Info() {
+		last = max(last, c.Delivered.Stream)
+	}
+	if err := infos.Err(); err != nil {
+		return fmt.Errorf("consumers of stream %s: %w", StreamTurns, unavailable(err))
+	}
+	for seq := uint64(1); seq <= last; seq++ {
+		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(bus.QueuePrefix+">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", StreamTurns, unavailable(err))
+		}
+		if seq = m.Sequence; seq > last {
+			return nil
+		}
+		it, err := decodeItem(m.Data)
+		if err != nil {
+			continue // not one of ours: whoever pulls it says so
+		}
+		if err := yield(it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
