@@ -141,9 +141,9 @@ type Queue interface {
 	PullWake(ctx context.Context) (Delivery, error)
 	// Return gives back a message by its reply subject, in somebody's name.
 	Return(ctx context.Context, reply string) error
-	// Held calls yield for each item of a placement that has been delivered at
-	// least once and not acked: what may be in somebody's hands. It is a look, and
-	// changes nothing; it returns what yield returned.
+	// Held calls yield for each turn's item that is in somebody's hands: delivered
+	// and not acked. It may yield a few that are not, never one that was acked. It
+	// is a look, changes nothing, and returns what yield returned.
 	Held(ctx context.Context, yield func(Item) error) error
 }
 

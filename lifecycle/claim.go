@@ -27,8 +27,8 @@ func (d *decider) claim(c Claim) error {
 		return ErrEnded
 	case d.t.Submitted.Imported != "":
 		return fmt.Errorf("%w: it was imported, and is never run", ErrEnded)
-	case d.t.Owner.Boot == c.Boot && d.t.Parked == nil:
-		return nil // already mine
+	case d.t.Owner.Boot == c.Boot && d.t.Parked == nil && d.t.Claim.Reply == c.Reply:
+		return nil // already mine. By another message it claims anew: what it read may be old, and its append says so
 	}
 	why := d.claimReason(c)
 	takeovers := d.t.Takeovers

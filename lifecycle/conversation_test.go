@@ -166,7 +166,8 @@ func (s *speaker) say(word string, a *arguments) ([]later, error) {
 		s.answers()
 		return nil, nil
 	case "claim":
-		return now(lifecycle.Claim{Boot: a.next(), Drained: a.flag("drained")}), nil
+		reply, _ := a.value("by")
+		return now(lifecycle.Claim{Boot: a.next(), Drained: a.flag("drained"), Reply: reply}), nil
 	case "crash":
 		return now(lifecycle.Claim{Boot: fmt.Sprint("n", s.me.Epoch+1)}), nil
 	case "plan":

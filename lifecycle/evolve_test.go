@@ -82,7 +82,7 @@ func TestEvolveNamesWhatDoesNotFit(t *testing.T) {
 		{"no such call", "call 4, which is not in the submission", append(submitted(1), requested(4))},
 		{"planned with no such call", "call 4, which is not", append(submitted(1), turn(&events.TurnPlanned{Batches: [][]int{{4}}}))},
 		{"submitted twice", "turn_submitted, and it is submitted: true", append(submitted(1), turn(&events.TurnSubmitted{}))},
-		{"claimed and not submitted", "turn_claimed, and it is submitted: false", []step{claimed(first)}},
+		{"claimed and not submitted", "turn_claimed, and it is submitted: false", []step{claims(first)}},
 		{"after the turn's end", "turn_parked after its end", append(submitted(1), denied(0), turn(&events.TurnCompleted{}), turn(&events.TurnParked{}))},
 	} {
 		got := lifecycle.Fold(events.TurnKey{}, history(c.steps...)...)

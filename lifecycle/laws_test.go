@@ -60,7 +60,7 @@ func turn(e events.Event) step            { return step{call: events.TurnEvent, 
 func of(call int, e events.Event) step    { return step{call: call, event: e} }
 func (s step) from(o events.Owner) step   { s.by = &o; return s }
 func (s step) numbered(n uint32) step     { s.seq = n; return s }
-func claimed(o events.Owner) step         { return turn(&events.TurnClaimed{Owner: o, Why: "new"}) }
+func claims(o events.Owner) step          { return turn(&events.TurnClaimed{Owner: o, Why: "new"}) }
 func requested(call int) step             { return of(call, &events.Requested{Tool: "tool", Hash: "h"}) }
 func progress(call, n int) step           { return of(call, &events.Progress{Attempt: n}) }
 func retrying(call, n int) step           { return of(call, &events.Retrying{Attempt: n}) }
@@ -101,7 +101,7 @@ func started(call, n int, o events.Owner, change ...func(*events.Started)) step 
 // submitted is a turn of n calls that n1 has claimed and requested.
 func submitted(n int) []step {
 	sub := &events.TurnSubmitted{Principal: events.Principal{ID: "agent"}}
-	out := []step{turn(sub), claimed(first)}
+	out := []step{turn(sub), claims(first)}
 	for i := range n {
 		sub.Calls = append(sub.Calls, events.RawCall{Tool: "tool"})
 		out = append(out, requested(i))
@@ -143,9 +143,9 @@ func brokenNumbers() []broken {
 		{"L1", "a number twice", append(submitted(1), denied(0).numbered(1))},
 		{"L1", "a gap in the turn's numbers", append(submitted(1), turn(&events.TurnParked{}).numbered(9))},
 		{"L1", "no request", []step{
-			turn(&events.TurnSubmitted{Calls: []events.RawCall{{Tool: "tool"}}}), claimed(first), denied(0),
+			turn(&events.TurnSubmitted{Calls: []events.RawCall{{Tool: "tool"}}}), claims(first), denied(0),
 		}},
-		{"L1", "no submission", []step{claimed(first)}},
+		{"L1", "no submission", []step{claims(first)}},
 		{"L1", "nothing at all", nil},
 		{"L1", "submitted twice", append(submitted(1), turn(&events.TurnSubmitted{}))},
 		{"L2", "two terminals", append(running(events.Readonly), completed(0, 1), failed(0, 1))},
@@ -182,7 +182,7 @@ func brokenStarts() []broken {
 		{"L3", "approved after its cancel request", append(submitted(1), asked(0, "h"), cancelled(0), approved(0, "h"))},
 		{"L6", "an irreversible call starts again", append(running(events.Irreversible), retrying(0, 1), started(0, 2, first))},
 		{"L6", "a reversible call whose tool honours no key", append(running(events.Reversible),
-			claimed(second), recovered(0, 1, events.RecoverRestart), started(0, 2, second))},
+			claims(second), recovered(0, 1, events.RecoverRestart), started(0, 2, second))},
 		{"L6", "another key", append(running(events.Reversible, honouring),
 			retrying(0, 1), started(0, 2, first, otherKey))},
 		{"L8", "before an earlier call has ended", append(submitted(2), authorized(0, events.Reversible, locking),
@@ -211,7 +211,7 @@ func brokenAttempts() []broken {
 		{"L5", "a result of the attempt before", append(running(events.Readonly), retrying(0, 1), started(0, 2, first), completed(0, 1))},
 		{"L5", "a result after the attempt was over", append(running(events.Readonly), retrying(0, 1), completed(0, 1))},
 		{"L5", "a result after it was to be started again", append(running(events.Readonly),
-			claimed(second), recovered(0, 1, events.RecoverRestart), completed(0, 1))},
+			claims(second), recovered(0, 1, events.RecoverRestart), completed(0, 1))},
 		{"L5", "progress after the attempt was over", append(running(events.Readonly), retrying(0, 1), progress(0, 1))},
 		{"L5", "retried twice", append(running(events.Readonly), retrying(0, 1), retrying(0, 1))},
 		{"L5", "two attempts at once", append(running(events.Readonly), started(0, 2, first))},
@@ -220,7 +220,7 @@ func brokenAttempts() []broken {
 }
 
 func brokenTurns() []broken {
-	lost := append(running(events.Readonly), claimed(second))
+	lost := append(running(events.Readonly), claims(second))
 	return []broken{
 		{"L7", "no such call", append(submitted(1), requested(1))},
 		{"L7", "requested twice", append(submitted(1), requested(0))},
@@ -228,8 +228,8 @@ func brokenTurns() []broken {
 		{"L7", "abandoned with an open call", append(submitted(1), turn(&events.TurnAbandoned{}))},
 		{"L11", "an earlier owner settles", append(slices.Clone(lost), completed(0, 1).from(first))},
 		{"L11", "an earlier owner parks", append(slices.Clone(lost), turn(&events.TurnParked{}).from(first))},
-		{"L11", "an epoch is left out", append(submitted(1), claimed(events.Owner{Boot: "n2", Epoch: 3}))},
-		{"L11", "started for an earlier owner", append(submitted(1), authorized(0, events.Readonly), claimed(second), started(0, 1, first))},
+		{"L11", "an epoch is left out", append(submitted(1), claims(events.Owner{Boot: "n2", Epoch: 3}))},
+		{"L11", "started for an earlier owner", append(submitted(1), authorized(0, events.Readonly), claims(second), started(0, 1, first))},
 		{"L11", "nobody starts it", append(submitted(1), authorized(0, events.Readonly).from(events.Owner{}))},
 		{"L11", "its owner had parked it", append(submitted(1), turn(&events.TurnParked{}), authorized(0, events.Readonly))},
 	}
@@ -238,21 +238,21 @@ func brokenTurns() []broken {
 // TestLawsHold has histories that look odd and are right.
 func TestLawsHold(t *testing.T) {
 	withPolicy := func(e *events.TurnPlanned) []step {
-		return []step{turn(&events.TurnSubmitted{Calls: []events.RawCall{{Tool: "tool"}}}), claimed(first), requested(0), turn(e)}
+		return []step{turn(&events.TurnSubmitted{Calls: []events.RawCall{{Tool: "tool"}}}), claims(first), requested(0), turn(e)}
 	}
 	session := &events.TurnPlanned{Inherited: events.Inherited{Approvals: []string{lifecycle.SessionApproval("tool", "h")}}}
 	for name, steps := range map[string][]step{
 		"an open call":      running(events.Irreversible),
 		"cancelled unasked": append(submitted(1), cancelled(0), of(0, &events.Cancelled{})),
-		"late evidence of an earlier owner": append(running(events.Readonly), claimed(second), recovered(0, 1, events.RecoverRestart),
+		"late evidence of an earlier owner": append(running(events.Readonly), claims(second), recovered(0, 1, events.RecoverRestart),
 			of(0, &events.LateResult{Owner: first, Outcome: ended(1)}).from(first), started(0, 2, second)),
 		"late evidence after the end": append(running(events.Readonly), completed(0, 1), turn(&events.TurnCompleted{}),
 			of(0, &events.LateResult{Owner: first, Outcome: ended(1)})),
-		"a probe found it": append(running(events.Irreversible), claimed(second), recovered(0, 1, events.RecoverProbe),
-			claimed(events.Owner{Boot: "n3", Epoch: 3}), recovered(0, 1, events.RecoverProbe), completed(0, 1)),
+		"a probe found it": append(running(events.Irreversible), claims(second), recovered(0, 1, events.RecoverProbe),
+			claims(events.Owner{Boot: "n3", Epoch: 3}), recovered(0, 1, events.RecoverProbe), completed(0, 1)),
 		"approved for the session": append(withPolicy(session), authorized(0, events.Approval), started(0, 1, first)),
 		"a denial by a person of a parked turn": append(submitted(1), asked(0, "h"), turn(&events.TurnParked{}),
-			denied(0).from(events.Owner{}), claimed(second), turn(&events.TurnCompleted{})),
+			denied(0).from(events.Owner{}), claims(second), turn(&events.TurnCompleted{})),
 	} {
 		for _, v := range lifecycle.Laws(history(steps...)) {
 			t.Errorf("%s: %s", name, v)

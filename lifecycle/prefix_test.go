@@ -27,22 +27,27 @@ func recoverable(key events.TurnKey, prefix []events.Commit) error {
 	if w.turn.Submitted == nil || w.turn.Submitted.Imported != "" || w.turn.Ended != nil {
 		return nil
 	}
-	for _, boot := range []string{"other", w.turn.Owner.Boot} {
-		if boot == "" {
+	own := w.turn.Owner.Boot
+	for _, claim := range []lifecycle.Claim{{Boot: "other"}, {Boot: own}, {Boot: own, Reply: "another message"}} {
+		if claim.Boot == "" {
 			continue
 		}
-		w := onwards(key, prefix)
-		if _, err := w.do(events.Owner{}, lifecycle.Claim{Boot: boot}); err != nil {
-			return fmt.Errorf("claim by %s: %w", boot, err)
-		}
-		if err := w.finish(); err != nil {
-			return fmt.Errorf("claimed by %s: %w", boot, err)
-		}
-		if err := whole(w); err != nil {
-			return fmt.Errorf("claimed by %s: %w", boot, err)
+		if err := claimed(onwards(key, prefix), claim); err != nil {
+			return fmt.Errorf("claimed by %s %s: %w", claim.Boot, claim.Reply, err)
 		}
 	}
 	return nil
+}
+
+// claimed brings a turn to its end after a claim.
+func claimed(w *world, claim lifecycle.Claim) error {
+	if _, err := w.do(events.Owner{}, claim); err != nil {
+		return err
+	}
+	if err := w.finish(); err != nil {
+		return err
+	}
+	return whole(w)
 }
 
 // whole says what is wrong with a history that has come to its end.

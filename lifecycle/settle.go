@@ -78,8 +78,17 @@ func answeredFor(c Settle) bool {
 	return c.Answered && c.Class != events.ClassTimeout && c.Class != events.ClassCancelled && c.Class != events.ClassLost
 }
 
-// effectsOf is what an attempt did to the world, as far as is known.
+// effectsOf is what the call did to the world, as far as is known. What an earlier
+// attempt did, the last one's word does not tell.
 func effectsOf(call *Call, c Settle) events.Effects {
+	e := attemptEffects(call, c)
+	if e == events.EffectsNone && call.Attempt > 1 && call.Verdict.Tier != events.Readonly {
+		return events.EffectsPossible
+	}
+	return e
+}
+
+func attemptEffects(call *Call, c Settle) events.Effects {
 	switch {
 	case call.Verdict.Tier == events.Readonly:
 		return events.EffectsNone

@@ -29,6 +29,7 @@ var queuePromises = []Promise{
 	{"P42 nothing is fetched ahead of a caller who waits", queuePrefetch},
 	{"P43 wake-ups have a queue of their own", queueWake},
 	{"P44 a wake-up is acked, given back and returned as an item is", queueWakeAnswers},
+	{"P45 what is in hands can be seen", queueHeld},
 }
 
 // place is a placement that nobody else uses.
@@ -415,4 +416,24 @@ func queueWakeAnswers(t *testing.T, b bus.Bus) {
 	}
 	must(t, "ack", d.Ack())
 	noWake(t, b, short, it.Turn)
+}
+
+func queueHeld(t *testing.T, b bus.Bus) {
+	p := place()
+	mine, done := mustPush(t, b, newItem(p)), newItem(p)
+	d := mustPull(t, b, p)
+	mustPush(t, b, done)
+	must(t, "ack", mustPull(t, b, p).Ack())
+	ctx := within(t)
+	for { // an ack has no answer: it takes a moment
+		seen := map[string]bool{}
+		must(t, "held", b.Held(ctx, func(it bus.Item) error { seen[it.ID] = true; return nil }))
+		if !seen[mine.ID] {
+			t.Fatal("an item in hands was not seen")
+		}
+		if !seen[done.ID] {
+			break
+		}
+	}
+	must(t, "ack", d.Ack())
 }

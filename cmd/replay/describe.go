@@ -219,6 +219,8 @@ func describe(e told) string {
 		return out
 	case *events.Retrying:
 		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, short(e.moment.Detail, 200), stamp(v.Until))
+	case *events.TurnSubmitted:
+		return count(len(v.Calls), "call")
 	case *events.TurnPlanned:
 		out := "batches " + batchesOf(v.Batches)
 		if v.Policy != "" {

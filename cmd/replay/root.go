@@ -97,7 +97,7 @@ func (a *app) root() *cobra.Command {
 	})
 	a.set.flags(root.PersistentFlags())
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for programs")
-	for _, verb := range []func() *cobra.Command{a.importing, a.list, a.show, a.messages, a.verify, a.version} {
+	for _, verb := range []func() *cobra.Command{a.importing, a.list, a.show, a.messages, a.verify, a.versions} {
 		root.AddCommand(verb())
 	}
 	return root
@@ -162,8 +162,8 @@ func hint(err error) string {
 	return ""
 }
 
-// version is the verb that says what this is.
-func (a *app) version() *cobra.Command {
+// versions is the verb that says what this is.
+func (a *app) versions() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version, and that of the log format", Args: wants(0, 0, "none"),
 		RunE: func(*cobra.Command, []string) error {
@@ -176,8 +176,14 @@ func (a *app) version() *cobra.Command {
 	}
 }
 
+// version is what the build says that it is; "" where it says nothing.
+var version string
+
 // versionOf is what this binary was built from.
 func versionOf() string {
+	if version != "" {
+		return version
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -280,8 +280,7 @@ func line(n *node, e told) {
 	if e.ev.Seq > 1 {
 		after = "+" + took(time.Duration(e.moment.AfterUS)*time.Microsecond)
 	}
-	kind := strings.TrimPrefix(string(e.ev.Kind()), "turn_")
-	text := fmt.Sprintf("%-9s %10s  %-18s", e.ev.Pos, after, short(kind, 64))
+	text := fmt.Sprintf("%-9s %10s  %-21s", e.ev.Pos, after, short(string(e.ev.Kind()), 64))
 	if d := describe(e); d != "" {
 		text += "  " + d
 	}
