@@ -31,7 +31,7 @@ func (a *turnActor) boundary(c actor.Context) {
 		return
 	}
 	a.inc = incarnations.Add(1)
-	a.pend, a.cmds, a.flown, a.open, a.ask, a.flight, a.planing, a.parking = nil, nil, nil, 0, false, false, false, false
+	a.pend, a.cmds, a.flown, a.open, a.ask, a.waits, a.flight, a.planing, a.parking = nil, nil, nil, 0, false, false, false, false, false
 	clear(a.owed)
 	if a.panics > maxPanics {
 		a.stuck(c)
@@ -45,7 +45,7 @@ func (a *turnActor) boundary(c actor.Context) {
 func (a *turnActor) stuck(c actor.Context) {
 	a.lost = true
 	owner, d := a.owner, a.n.delivery(a.key)
-	a.n.wg.Go(func() {
+	a.n.do(func() {
 		env := lifecycle.Abandon{Reason: "the node's actor failed each time it ran this turn"}
 		if err := a.n.appendOwned(a.n.ctx, a.key, owner, env); err != nil {
 			a.n.log.Error("a stuck turn could not be abandoned", "turn", a.key.String(), "err", err)

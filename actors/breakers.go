@@ -117,7 +117,7 @@ func (b *breakers) report(call *lifecycle.Call, who string, class events.Class) 
 	if v.Report(b.n.cfg.Breaker, b.n.cfg.Now(), who, class) == v {
 		return // most of the time: closed, and well
 	}
-	b.n.wg.Go(func() {
+	b.n.do(func() {
 		b.change(b.n.ctx, call.Tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
 			return v.Report(b.n.cfg.Breaker, now, who, class)
 		})
@@ -162,7 +162,7 @@ func (b *breakers) actor(tool string) *actor.PID {
 	if pid := b.pids[tool]; pid != nil {
 		return pid
 	}
-	pid := b.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &breakerActor{b: b, tool: tool} }))
+	pid := b.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &breakerActor{b: b, tool: tool} }, actor.WithDispatcher(b.n.pool)))
 	b.pids[tool] = pid
 	return pid
 }
@@ -171,7 +171,7 @@ func (b *breakers) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, pid := range b.pids {
-		b.n.root.Stop(pid)
+		_ = b.n.root.StopFuture(pid).Wait() // its error is a time-out of the library's own
 	}
 }
 

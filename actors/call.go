@@ -136,7 +136,7 @@ func (a *callActor) outside(e lifecycle.Effect, fn func(context.Context, owe) fo
 	ctx, cancel := context.WithCancel(a.n.ctx)
 	a.busy[e] = cancel
 	o, self := a.owe, a.self
-	a.n.wg.Go(func() {
+	a.n.do(func() {
 		f := fn(ctx, o)
 		f.effect = e
 		a.n.root.Send(self, f)

@@ -54,7 +54,7 @@ func (a *turnActor) plan(c actor.Context) bool {
 	}
 	a.planing = true
 	inc := a.inc
-	a.n.wg.Go(func() {
+	a.n.do(func() {
 		p, err := a.n.prepare(a.n.ctx, a.key, sub, true)
 		a.n.root.Send(a.self, planned{inc, p, err})
 	})
@@ -196,7 +196,7 @@ func (a *turnActor) call(c actor.Context, i int) *actor.PID {
 		return pid
 	}
 	n, key, parent := a.n, a.key.Call(i), a.self
-	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newCallActor(n, key, parent) }, actor.WithSupervisor(once)))
+	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newCallActor(n, key, parent) }, actor.WithSupervisor(once), actor.WithDispatcher(n.pool)))
 	a.calls[i] = pid
 	return pid
 }
@@ -238,11 +238,11 @@ func (a *turnActor) release(c actor.Context, call *lifecycle.Call) {
 			h.probe = call.Tool
 		}
 		if h.any() {
-			n.wg.Go(func() { n.giveBack(h) })
+			n.do(func() { n.giveBack(h) })
 		}
 	}
 	if v := call.Verdict; v != nil && v.Key != "" && call.Last != events.KindDeduplicated {
-		n.wg.Go(func() { n.wakeWaiting(v.Key) })
+		n.do(func() { n.wakeWaiting(v.Key) })
 	}
 }
 
@@ -252,7 +252,7 @@ func (a *turnActor) unstarted(b lifecycle.Begin, recs []events.Record) {
 		return
 	}
 	if h := heldBy(a.key.Call(b.Call), a.n.cfg.Boot, a.state.Calls[b.Call].Tool, b); h.any() {
-		a.n.wg.Go(func() { a.n.giveBack(h) })
+		a.n.do(func() { a.n.giveBack(h) })
 	}
 }
 
@@ -283,7 +283,7 @@ func (a *turnActor) park(e lifecycle.Effect) {
 	a.parking = true
 	inc := a.inc
 	it := bus.Item{ID: "timer." + a.key.Trace + "." + a.key.Turn + "." + e.At.UTC().Format(time.RFC3339Nano), Turn: a.key, Placement: a.state.Submitted.Placement}
-	a.n.wg.Go(func() {
+	a.n.do(func() {
 		var err error
 		if !e.At.IsZero() {
 			err = a.n.cfg.Bus.Set(a.n.ctx, bus.Token(a.key.String()), e.At, it)
@@ -313,7 +313,7 @@ func (a *turnActor) due(c actor.Context, e lifecycle.Effect) {
 func (a *turnActor) end() {
 	a.ending = true
 	inc := a.inc
-	a.n.wg.Go(func() {
+	a.n.do(func() {
 		if err := a.n.cfg.Bus.Barrier().Wait(a.n.ctx); err != nil {
 			a.n.barrierFailed(a.n.ctx, err)
 			return
@@ -370,7 +370,7 @@ func (n *Node) late(call events.CallKey, owner events.Owner, s lifecycle.Settle)
 		return
 	}
 	n.cfg.Seen.Count("late_results", 1)
-	n.wg.Go(func() {
+	n.do(func() {
 		cmd := lifecycle.Late{Call: call.Offset, Owner: owner, Outcome: lifecycle.OutcomeOf(s)}
 		if err := n.appendAs(n.ctx, call.TurnKey(), cmd); err != nil && n.ctx.Err() == nil {
 			n.log.Warn("a late answer was not noted", "call", call.String(), "attempt", s.Attempt, "err", err)

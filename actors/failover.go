@@ -22,7 +22,7 @@ func (n *Node) watchPresence() {
 			case known[c.Key]:
 				delete(known, c.Key)
 				boot := c.Key
-				n.wg.Go(func() { n.mourn(boot) })
+				n.do(func() { n.mourn(boot) })
 			}
 			return nil
 		})

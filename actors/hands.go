@@ -67,7 +67,9 @@ func (h *hands) perform(key attemptKey, j job, to func(lifecycle.Settle)) {
 	ctx, stop := context.WithCancelCause(h.n.ctx)
 	w := &work{stop: stop, to: to}
 	h.at[key] = w
-	h.wg.Go(func() {
+	h.wg.Add(1)
+	h.n.pool.Go(func() {
+		defer h.wg.Done()
 		defer stop(nil)
 		s := h.run(ctx, key, j)
 		j.end(s.Class)

@@ -95,7 +95,7 @@ func (l *locks) seat(resource string) *actor.PID {
 	s := l.pids[resource]
 	if s == nil {
 		s = &lockSeat{}
-		s.pid = l.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &lockActor{n: l.n, resource: resource} }))
+		s.pid = l.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &lockActor{n: l.n, resource: resource} }, actor.WithDispatcher(l.n.pool)))
 		l.pids[resource] = s
 	}
 	s.uses++
@@ -120,7 +120,7 @@ func (l *locks) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.pids {
-		l.n.root.Stop(s.pid)
+		_ = l.n.root.StopFuture(s.pid).Wait() // its error is a time-out of the library's own
 	}
 }
 

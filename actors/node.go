@@ -27,6 +27,7 @@ type Node struct {
 	hands  *hands
 	hub    *hub
 	live   *publisher
+	pool   *pool
 	locks  *locks
 	breaks *breakers
 
@@ -73,6 +74,7 @@ func New(cfg Config) (*Node, error) {
 	n.log = n.cfg.Log.With("boot", cfg.Boot)
 	n.gates = Gates{Registry: cfg.Registry, Authorizer: cfg.Authorizer, Allow: cfg.Allow, Network: cfg.Network}
 	n.room = make(chan struct{}, n.cfg.Room)
+	n.pool = newPool()
 	n.hands = newHands(n)
 	n.hub = newHub()
 	n.live = newPublisher(n)
@@ -167,7 +169,17 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.locks.stop()
 	n.breaks.stop()
 	n.system.Shutdown()
+	n.pool.stop()
 	return err
+}
+
+// do runs a step of work that Stop waits for.
+func (n *Node) do(fn func()) {
+	n.wg.Add(1)
+	n.pool.Go(func() {
+		defer n.wg.Done()
+		fn()
+	})
 }
 
 // drainTurns asks every turn to end, and waits.

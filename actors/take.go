@@ -157,7 +157,7 @@ func (n *Node) seatTurn(key events.TurnKey, stored []bus.Stored, d bus.Delivery,
 		return false
 	}
 	s := &seat{delivery: d}
-	props := actor.PropsFromProducer(func() actor.Actor { return newTurnActor(n, key, stored, drained) }, actor.WithSupervisor(once))
+	props := actor.PropsFromProducer(func() actor.Actor { return newTurnActor(n, key, stored, drained) }, actor.WithSupervisor(once), actor.WithDispatcher(n.pool))
 	pid, err := n.root.SpawnNamed(props, "turn/"+key.String())
 	if err != nil {
 		n.log.Warn("the turn's actor is still there: giving the turn back", "turn", key.String(), "err", err)
@@ -179,7 +179,7 @@ func (n *Node) unseat(key events.TurnKey, heard uint64, over bool) {
 	s, had := n.turns[key]
 	delete(n.turns, key)
 	if had && s.nudged > heard && !over {
-		n.wg.Go(func() { n.requeue(key) })
+		n.do(func() { n.requeue(key) })
 	}
 	n.checkEmpty()
 	n.mu.Unlock()

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,7 @@ type turnActor struct {
 	flown   []lifecycle.Command // those of the append under way
 	flight  bool                // an append or a reload is under way
 	ask     bool                // a flush is in the mailbox
+	waits   bool                // a flush comes in a moment
 	open    int                 // answers of call actors that will come at once
 	answers []answer            // those that have come
 
@@ -90,7 +92,7 @@ func (a *turnActor) Receive(c actor.Context) {
 		a.pump(c)
 	case flush:
 		if m.inc == a.inc {
-			a.ask = false
+			a.ask, a.waits = false, false
 			a.commit()
 		}
 	case due:
@@ -213,13 +215,40 @@ func (a *turnActor) pump(c actor.Context) {
 	}
 	a.tellCalls(c)
 	a.turnEffects()
-	if len(a.pend) > 0 && !a.flight && a.open == 0 && !a.ask {
-		a.ask = true
-		a.n.root.Send(a.self, flush{a.inc}) // behind what is in the mailbox now: it joins the commit
-	}
+	a.schedule()
 	if a.drain && !a.flight && len(a.pend) == 0 {
 		a.handBack(c)
 	}
+}
+
+// linger is how long the end of an attempt may wait for its siblings' ends, to
+// share a commit with them, while nothing else waits for it.
+const linger = 200 * time.Microsecond
+
+// schedule has what was decided committed: behind what is in the mailbox now,
+// so that it joins the commit, or a moment later.
+func (a *turnActor) schedule() {
+	switch {
+	case len(a.pend) == 0 || a.flight || a.open > 0 || a.ask:
+	case !a.mayWait():
+		a.ask = true
+		a.n.root.Send(a.self, flush{a.inc})
+	case !a.waits:
+		a.waits = true
+		inc := a.inc
+		time.AfterFunc(linger, func() { a.n.root.Send(a.self, flush{inc}) })
+	}
+}
+
+// mayWait says whether nothing of what was decided is waited for: it only ends
+// calls, and others still run that may end at any moment.
+func (a *turnActor) mayWait() bool {
+	for _, r := range a.pend {
+		if k := r.Event.Kind(); k != events.KindProgress && !events.IsTerminal(k) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(a.spec.Calls, func(c *lifecycle.Call) bool { return c.Phase == lifecycle.PhaseStarted })
 }
 
 // commit appends what has been decided.
@@ -232,7 +261,7 @@ func (a *turnActor) commit() {
 	a.pend, a.flown, a.cmds = nil, a.cmds, nil
 	now := a.now()
 	by := a.owner
-	a.n.wg.Go(func() {
+	a.n.do(func() {
 		s, err := a.n.append(a.key, at, by, now, recs, state)
 		a.n.root.Send(a.self, appended{inc, s, err})
 	})
@@ -340,7 +369,7 @@ func (n *Node) toolNames(t lifecycle.Turn) map[int]string {
 func (a *turnActor) reload(atLeast uint64) {
 	a.flight = true // nothing is appended meanwhile
 	inc := a.inc
-	a.n.wg.Go(func() {
+	a.n.do(func() {
 		var stored []bus.Stored
 		var err error
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {

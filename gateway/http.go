@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -127,7 +128,11 @@ func (a *API) nowhere(mux *http.ServeMux) http.HandlerFunc {
 				return
 			}
 		}
-		a.writeProblem(w, r, problem(http.StatusNotFound, "no-route", "There is no such resource", r.URL.Path, "see the list of routes in docs/"))
+		var all []string
+		for _, rt := range a.routes() {
+			all = append(all, rt.pattern)
+		}
+		a.writeProblem(w, r, problem(http.StatusNotFound, "no-route", "There is no such resource", r.URL.Path, "there are "+strings.Join(all, ", ")))
 	}
 }
 
@@ -213,6 +218,35 @@ func decodeStrict(body []byte, v any) error {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return BadRequest(fmt.Sprintf("something stands behind the object, at byte %d", d.InputOffset()), "send one JSON object")
+	}
+	return checkNames(body)
+}
+
+// checkNames refuses what the decoder would let pass in an object that it has
+// read: a field twice, and a field in other letters than ours.
+func checkNames(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil // null: nothing was said
+	}
+	seen := make(map[string]bool)
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return BadRequest(readable(err), "send one JSON object")
+		}
+		n, _ := name.(string) // a name always is one
+		switch {
+		case n != strings.ToLower(n):
+			return BadRequest(fmt.Sprintf("unknown field %q", n), "fields are written in small letters")
+		case seen[n]:
+			return BadRequest(fmt.Sprintf("field %q stands twice", n), "send each field once")
+		}
+		seen[n] = true
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return BadRequest(readable(err), "send one JSON object")
+		}
 	}
 	return nil
 }

@@ -159,6 +159,8 @@ func TestHTTPRefusesBadSubmissions(t *testing.T) {
 		"unknown limit":     {400, `unknown field \"max\"`, `{"limits":{"max":1},"calls":[` + call + `]}`},
 		"unknown in who":    {400, `unknown field \"name\"`, `{"principal":{"name":"x"},"calls":[` + call + `]}`},
 		"unknown in a call": {400, `colour`, `{"calls":[{"tool":"echo","colour":1}]}`},
+		"twice":             {400, "stands twice", `{"calls":[` + call + `],"calls":[]}`},
+		"other letters":     {400, `unknown field \"Calls\"`, `{"Calls":[` + call + `]}`},
 		"nothing":           {400, "nothing to run", `{}`},
 		"two things":        {400, "more than one", `{"calls":[` + call + `],"message":` + openAI + `}`},
 		"empty batch":       {422, "no calls", `{"calls":[]}`},

@@ -117,7 +117,11 @@ func (d *decider) begin(c Begin) error {
 		d.failAgain(call, asks)
 		return nil
 	case asks != nil && !d.approvedFor(call, c.Verdict, c.Operands):
-		d.ask(call, c.Verdict, asks.Reason, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands}, 0)
+		expire := time.Duration(0)
+		if call.Asked != nil { // asked again: as long as the first time
+			expire = call.Asked.Expires.Sub(call.AskedAt)
+		}
+		d.ask(call, c.Verdict, asks.Reason, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands}, expire)
 		return nil
 	}
 	d.emit(c.Call, &events.Started{

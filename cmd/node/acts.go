@@ -252,7 +252,7 @@ func (a *app) runTail(ctx context.Context, d *gateway.Desk, at events.Position, 
 		default:
 			a.print("%s\n", describe(e))
 		}
-		return nil
+		return a.out.failed()
 	})
 	if ctx.Err() != nil {
 		return nil // somebody has seen enough

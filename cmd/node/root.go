@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -38,10 +39,11 @@ A second SIGINT or SIGTERM ends the process at once.`
 
 // app is one run of the command.
 type app struct {
-	in       io.Reader
-	out, err io.Writer
-	set      *settings
-	json     bool
+	in   io.Reader
+	out  *sink
+	err  io.Writer
+	set  *settings
+	json bool
 }
 
 // run runs the command and returns its exit code. The first SIGINT or SIGTERM
@@ -50,14 +52,21 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	ctx, restore := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer restore()
 	context.AfterFunc(ctx, restore)
-	a := &app{in: in, out: out, err: errw, set: newSettings()}
+	pipe := make(chan os.Signal, 1) // a reader who has seen enough is no reason to die with the log open
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
+	a := &app{in: in, out: &sink{w: out}, err: errw, set: newSettings()}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errw)
 	err := root.ExecuteContext(ctx)
+	unread := a.out.failed()
 	if err == nil {
+		err = unread
+	}
+	if err == nil || errors.Is(unread, syscall.EPIPE) && errors.Is(err, syscall.EPIPE) {
 		return exitOK
 	}
 	fmt.Fprintf(errw, "sluice-node: error: %s\n", visibleLines(err.Error()))

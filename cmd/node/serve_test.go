@@ -112,6 +112,49 @@ func TestTailFollowsFromAnotherProcess(t *testing.T) {
 	}
 }
 
+func TestTailEndsWithItsReader(t *testing.T) {
+	n, dir, ready := startNode(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan int, 1)
+	var errw bytes.Buffer
+	go func() {
+		done <- run(t.Context(), []string{"tail", "--data", filepath.Join(dir, "data"), "--from", "start"}, strings.NewReader(""), w, &errw)
+		_ = w.Close()
+	}()
+	const echo = `{"wait_ms":20000,"calls":[{"tool":"echo","args":{"v":1}}]}`
+	post(t, ready["http"], echo)
+	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || !strings.Contains(line, "turn_submitted") {
+		t.Errorf("%q, %v", line, err)
+	}
+	_ = r.Close()
+	post(t, ready["http"], echo)
+	if code := <-done; code != 0 || errw.Len() > 0 {
+		t.Errorf("%d, %s", code, errw.String())
+	}
+	n.end()
+}
+
+func TestEverySyncModeServes(t *testing.T) {
+	for _, mode := range []string{"barrier", "always", "interval=50ms"} {
+		n, dir, ready := startNode(t, "--sync", mode)
+		if ready["sync"] != mode {
+			t.Errorf("%s: %v", mode, ready["sync"])
+		}
+		post(t, ready["http"], `{"wait_ms":20000,"calls":[{"tool":"echo","args":{"v":1}}]}`)
+		var out, errw bytes.Buffer
+		args := []string{"submit", "--json", "--data", filepath.Join(dir, "data"), "-"}
+		if code := run(t.Context(), args, strings.NewReader(`[{"tool":"echo","args":{"v":2}}]`), &out, &errw); code != 0 {
+			t.Errorf("%s: %d, %s", mode, code, errw.String())
+		}
+		if code := n.end(); code != 0 {
+			t.Errorf("%s: %d, %s", mode, code, n.err.String())
+		}
+	}
+}
+
 func TestAPlainNATSClientHearsCompletions(t *testing.T) {
 	n, _, ready := startNode(t, "--listen-nats", "127.0.0.1:0")
 	nc, err := nats.Connect(ready["nats"].(string))

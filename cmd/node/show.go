@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -24,9 +25,31 @@ func isTerminal(w io.Writer) bool {
 	return err == nil
 }
 
-// print writes what is safe to show. A failing write ends the command elsewhere:
-// the process gets SIGPIPE.
-func (a *app) print(format string, args ...any) { fmt.Fprintf(a.out, format, args...) }
+// sink is where a command's output goes. After the first error nothing more is
+// written: whoever reads has seen enough, or the disk is full.
+type sink struct {
+	w   io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+func (s *sink) write(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		_, s.err = io.WriteString(s.w, text)
+	}
+}
+
+// failed is the first error, nil if there was none.
+func (s *sink) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// print writes what is safe to show.
+func (a *app) print(format string, args ...any) { a.out.write(fmt.Sprintf(format, args...)) }
 
 // note writes a line for the person at the terminal.
 func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
@@ -45,10 +68,10 @@ func (a *app) printJSON(v any) error {
 // it would not show as itself is escaped; the JSON means the same.
 func (a *app) printRaw(raw json.RawMessage) {
 	s := string(raw)
-	if isTerminal(a.out) {
+	if isTerminal(a.out.w) {
 		s = visibleJSON(s)
 	}
-	fmt.Fprintln(a.out, s)
+	a.out.write(s + "\n")
 }
 
 // visibleJSON escapes, as JSON does, every character that a terminal would not

@@ -70,11 +70,6 @@ func (st *story) facts(c *lifecycle.Call) []string {
 	for _, p := range policy(st.calls[c.Offset]) {
 		add("policy", p)
 	}
-	for _, e := range st.calls[c.Offset] {
-		if r, ok := e.ev.Event.(*events.Recovered); ok {
-			add("recovery", recovery(r))
-		}
-	}
 	add("answer", answer(c))
 	return out
 }
@@ -201,8 +196,10 @@ func answer(c *lifecycle.Call) string {
 // describe is an event in a line, without what stands beside its call already.
 func describe(e told) string {
 	switch v := e.ev.Event.(type) {
-	case *events.Requested, *events.Denied, *events.ApprovalRequested, *events.Recovered:
+	case *events.Requested, *events.Denied, *events.ApprovalRequested:
 		return "" // the call's lines have it
+	case *events.Recovered:
+		return recovery(v)
 	case *events.Authorized:
 		return short(v.Decision, 32)
 	case *events.Started:
@@ -219,6 +216,12 @@ func describe(e told) string {
 		return out
 	case *events.Retrying:
 		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, short(e.moment.Detail, 200), stamp(v.Until))
+	case *events.Deduplicated:
+		return short(e.moment.Detail, 300)
+	case *events.Cancelled:
+		return ending(v.Outcome, v.Reason)
+	case *events.Unknown:
+		return ending(v.Outcome, v.Why)
 	case *events.TurnSubmitted:
 		return count(len(v.Calls), "call")
 	case *events.TurnPlanned:
@@ -232,7 +235,31 @@ func describe(e told) string {
 	case events.Foreign:
 		return fmt.Sprintf("version %d, of a newer release: %d bytes, %s", v.Version, len(v.Body), lifecycle.Digest(v.Body))
 	}
+	if o := outcomeOf(e.ev.Event); o != nil {
+		return ending(*o, "")
+	}
 	return short(e.moment.Detail, 300)
+}
+
+// ending is how an attempt ended, without its answer.
+func ending(o events.Outcome, why string) string {
+	parts := []string{short(string(o.Class), 32), "effects " + short(string(o.Effects), 32)}
+	if o.Attempt > 0 {
+		parts = append([]string{fmt.Sprintf("attempt %d", o.Attempt)}, parts...)
+	}
+	if o.Exit != nil {
+		parts = append(parts, fmt.Sprintf("exit status %d", *o.Exit))
+	}
+	if o.Signal != "" {
+		parts = append(parts, "signal "+short(o.Signal, 32))
+	}
+	if o.Output > 0 {
+		parts = append(parts, fmt.Sprintf("%d bytes of output", o.Output))
+	}
+	if why != "" {
+		parts = append(parts, short(why, 200))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // batchesOf is for example (0 1)(2): the calls of each batch.

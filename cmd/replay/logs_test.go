@@ -113,6 +113,9 @@ func fill(b bus.Bus, srv *jetlog.Server, names []string) error {
 		_, err = nc.Request(subject, body, 5*time.Second)
 		return err
 	}}
+	if _, err := b.Blobs().Put(context.Background(), []byte("the whole log"), ""); err != nil { // an answer of ends refers to it
+		return err
+	}
 	for _, name := range names {
 		if err := m.put(name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

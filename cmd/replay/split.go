@@ -150,7 +150,11 @@ func (s *splitter) broken(t *tape, line int, err error) (document, error) {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("it is cut off: the JSON does not end")
 	case errors.As(err, &syntax):
-		err = fmt.Errorf("it is not JSON: %w", err)
+		at := line + bytes.Count(t.all[:min(int(syntax.Offset), len(t.all))], []byte("\n"))
+		if at > line && syntax.Offset > 0 && t.all[syntax.Offset-1] == '\n' {
+			at-- // the line break itself
+		}
+		err = fmt.Errorf("line %d is not JSON: %w", at, err)
 	}
 	_, more, _ := bytes.Cut(t.all, []byte("\n"))
 	s.rest = len(more) > 0

@@ -20,12 +20,20 @@ const openBytes = 128 << 20
 
 // sweep reads a trace, or the whole log, once, and has every turn checked.
 func sweep(ctx context.Context, log source, blobs bus.Blobs, trace string, r *report) error {
-	s := &sweeper{
-		log: log, whole: trace == "", report: r, limit: openBytes, checker: &checker{blobs: blobs},
+	return newSweeper(log, blobs, r).run(ctx, trace)
+}
+
+func newSweeper(log source, blobs bus.Blobs, r *report) *sweeper {
+	return &sweeper{
+		log: log, report: r, limit: openBytes, checker: &checker{blobs: blobs},
 		open: make(map[events.TurnKey]*pile), known: make(map[uint64]struct{}), traces: make(map[uint64]struct{}),
 		again: make(map[events.TurnKey]events.Position), seed: maphash.MakeSeed(),
 	}
-	first, err := firstOf(ctx, log)
+}
+
+func (s *sweeper) run(ctx context.Context, trace string) error {
+	s.whole = trace == ""
+	first, err := firstOf(ctx, s.log)
 	if err != nil {
 		return err
 	}
@@ -43,7 +51,7 @@ func sweep(ctx context.Context, log source, blobs bus.Blobs, trace string, r *re
 		return cause
 	}
 	if err == nil && trace != "" {
-		err = s.checker.conversation(ctx, log, trace, r)
+		err = s.checker.conversation(ctx, s.log, trace, s.report)
 	}
 	return err
 }
@@ -172,7 +180,11 @@ func (s *sweeper) damaged(d damage) {
 func (s *sweeper) gap(at events.Position) {
 	if s.whole && s.next != 0 && at.Seq > s.next {
 		p := events.Position{Generation: at.Generation, Seq: s.next}
-		s.report.add(problem{Position: p, Law: lawGap, Why: fmt.Sprintf("the commits %d to %d are not in the log", s.next, at.Seq-1)})
+		why := fmt.Sprintf("commit %d is not in the log", s.next)
+		if at.Seq-1 > s.next {
+			why = fmt.Sprintf("the commits %d to %d are not in the log", s.next, at.Seq-1)
+		}
+		s.report.add(problem{Position: p, Law: lawGap, Why: why})
 	}
 	s.next = at.Seq + 1
 }

@@ -21,10 +21,21 @@ type tool struct {
 	exclusive bool
 	asks      bool // the policy asks a person
 	down      bool // fails for want of its server, most of the time
+	bomb      bool // kills its node
 }
 
 // toolNames and tools are all of them.
 var toolNames = []string{"read", "fetch", "edit", "write", "upsert", "charge", "post", "pay", "bash", "deploy"}
+
+// Days are what a run is mostly about.
+const (
+	anyDay    = iota
+	keyDay    // the same keys, again and again
+	fetchDay  // a server that is down
+	bombDay   // a call that kills its node
+	busyDay   // nothing in particular, more of it
+	otherDays // how many there are
+)
 
 var tools = map[string]tool{
 	"read":   {tier: events.Readonly, safe: true, retries: 2},
@@ -37,6 +48,7 @@ var tools = map[string]tool{
 	"pay":    {tier: events.Irreversible, probe: true, honours: true},
 	"bash":   {tier: events.Irreversible, asks: true},
 	"deploy": {tier: events.Approval},
+	"bomb":   {tier: events.Readonly, bomb: true},
 }
 
 // newClient submits a turn that nobody has thought of before.
@@ -61,6 +73,17 @@ func (s *sim) newClient() {
 
 func (s *sim) newCall(i int) events.RawCall {
 	c := events.RawCall{ProviderID: "id", Tool: toolNames[s.rng.IntN(len(toolNames))]}
+	switch {
+	case s.day == keyDay && s.chance(0.7):
+		c.Tool = []string{"pay", "charge", "upsert"}[s.rng.IntN(3)]
+		c.Key = fmt.Sprint("k", s.rng.IntN(2))
+		c.Args.Text = fmt.Sprintf(`{"n":%d}`, min(s.rng.IntN(6), 1))
+		return c
+	case s.day == fetchDay && s.chance(0.7):
+		c.Tool = "fetch"
+	case s.day == bombDay && i == 1:
+		c.Tool = "bomb"
+	}
 	args := fmt.Sprintf(`{"n":%d`, s.rng.IntN(2)) // often the same as another call's
 	if s.chance(0.5) {
 		args += fmt.Sprintf(`,"on":"%c"`, 'a'+s.rng.IntN(3))
@@ -95,6 +118,7 @@ func (s *sim) submit(c *client) {
 	if len(records) > 0 {
 		stored, err := s.door.Append(ctx, events.Commit{ID: "submit." + c.key.Turn, Turn: c.key, At: s.now, Records: records}, at)
 		s.note("%s: submitted: %v", c.key, err)
+		s.counts.events(records)
 		if err != nil {
 			return
 		}
@@ -185,7 +209,7 @@ func (s *sim) person() {
 		cmd = lifecycle.Reject{Call: i, By: ann}
 	case x < 75:
 		cmd = lifecycle.CancelCall{Call: i, By: ann}
-	case x < 79:
+	case x < 77:
 		cmd = lifecycle.CancelTurn{By: ann}
 	default:
 		effects, certain := s.ledger.known(s, t.Key.Call(i))
@@ -234,55 +258,6 @@ func (s *sim) sweep() {
 	if err := s.door.Push(ctx, bus.Item{ID: s.id("sweep."), Turn: c.key, Seq: at}); err != nil && !errors.Is(err, bus.ErrUncertain) {
 		s.note("%s: not swept: %v", c.key, err)
 	}
-}
-
-// untangle is an operator who sees turns that wait for one another's keys: a
-// turn keeps a key while it waits for the next, so that such a ring is possible.
-func (s *sim) untangle() {
-	waiting := s.waiters()
-	for key := range waiting {
-		if other, ok := waiting[key]; ok && ring(waiting, key) {
-			s.note("%s and %s wait for each other", key, other)
-			s.counts.mark("ring of keys")
-		}
-	}
-	for _, c := range s.clients {
-		if ring(waiting, c.key) {
-			s.say(c.key, events.Owner{}, lifecycle.CancelTurn{By: ann, Reason: "deadlock"})
-			return
-		}
-	}
-}
-
-// ring says whether a turn waits, by way of others, for itself.
-func ring(waiting map[events.TurnKey]events.TurnKey, from events.TurnKey) bool {
-	at := from
-	for range waiting {
-		next, ok := waiting[at]
-		if !ok {
-			return false
-		}
-		if next == from {
-			return true
-		}
-		at = next
-	}
-	return false
-}
-
-// waiters is which turn waits for which other one's call.
-func (s *sim) waiters() map[events.TurnKey]events.TurnKey {
-	out := map[events.TurnKey]events.TurnKey{}
-	for _, n := range s.nodes {
-		for _, sh := range n.shells {
-			for _, w := range sh.waits {
-				if w.holder.Turn != "" {
-					out[sh.key] = w.holder
-				}
-			}
-		}
-	}
-	return out
 }
 
 // nodeOf is the live node of a boot, or nil.

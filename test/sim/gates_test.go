@@ -64,21 +64,23 @@ func findings(order []lifecycle.Gate, ask func(lifecycle.Gate) lifecycle.Finding
 	return out
 }
 
-// judge asks the plan gates, in request order: keys are taken in it.
+// judge asks the plan gates. Keys are taken in request order, one after another: no
+// call may wait for one that stands behind it, here or in a ring of turns.
 func (sh *shell) judge(e lifecycle.Effect, due []lifecycle.Effect) bool {
+	keyed := func(i int) bool { return sh.state.Submitted.Calls[i].Key != "" }
 	for _, o := range due {
-		if o.Do == lifecycle.DoJudge && o.Call < e.Call && !sh.waiting(o.Call) {
+		if o.Do == lifecycle.DoJudge && o.Call < e.Call && keyed(o.Call) && keyed(e.Call) {
 			return false
 		}
 	}
 	c := sh.state.Calls[e.Call]
 	t, known := tools[c.Tool]
 	v := sh.verdict(c)
-	later, holder := false, events.TurnKey{}
+	later := false
 	fs := findings(lifecycle.PlanGates, func(g lifecycle.Gate) (f lifecycle.Finding) {
 		switch {
 		case g == lifecycle.GateDedupe && v.Key != "" && v.Hash != "" && known:
-			f, holder, later = sh.dedupe(c, v)
+			f, later = sh.dedupe(c, v)
 		case g == lifecycle.GateAllow && !known:
 			f = lifecycle.Finding{Ruling: lifecycle.Deny, Code: events.UnknownTool, Reason: "there is no such tool"}
 		case g == lifecycle.GateValidate && v.Hash == "":
@@ -91,7 +93,7 @@ func (sh *shell) judge(e lifecycle.Effect, due []lifecycle.Effect) bool {
 		return f
 	})
 	if later || fs[len(fs)-1].Ruling == lifecycle.Wait {
-		return sh.later(e.Call, holder)
+		return sh.later(e.Call)
 	}
 	sh.done(e.Call)
 	sh.command(lifecycle.Judge{Call: e.Call, Findings: fs, Verdict: v, Asks: "run " + c.Tool, Expire: time.Minute}, nobody)
@@ -100,7 +102,7 @@ func (sh *shell) judge(e lifecycle.Effect, due []lifecycle.Effect) bool {
 
 // dedupe asks the key's entry, and takes the key if it is free. later says that it
 // must be asked again.
-func (sh *shell) dedupe(c *lifecycle.Call, v events.Verdict) (f lifecycle.Finding, holder events.TurnKey, later bool) {
+func (sh *shell) dedupe(c *lifecycle.Call, v events.Verdict) (f lifecycle.Finding, later bool) {
 	me, name := sh.key.Call(c.Offset), c.Tool+" "+v.Key
 	cell, entry := readCell[lifecycle.KeyEntry](sh.n, bus.BucketKeys, name)
 	var held lifecycle.Turn
@@ -109,28 +111,20 @@ func (sh *shell) dedupe(c *lifecycle.Call, v events.Verdict) (f lifecycle.Findin
 		if err != nil {
 			sh.n.s.fail("an entry points to %q", entry.Holder)
 		}
-		holder = key.TurnKey()
-		if key.TurnKey() == sh.key {
-			held = sh.state
-		} else {
-			log, err := sh.n.view.Load(ctx, holder, entry.Seq)
-			if err != nil {
-				return f, events.TurnKey{}, true
-			}
-			held = lifecycle.Fold(holder, commits(log)...)
+		log, err := sh.n.view.Load(ctx, key.TurnKey(), entry.Seq)
+		if err != nil {
+			return f, true
 		}
+		held = lifecycle.Fold(key.TurnKey(), commits(log)...)
 	}
 	ruling, d := lifecycle.Dedupe(me, v.Hash, entry, held)
 	sh.n.s.counts.mark("key %s", ruling)
 	if ruling == lifecycle.KeyTake {
 		if !writeCell(sh.n, bus.BucketKeys, name, cell, lifecycle.KeyEntry{Holder: me.String(), Hash: v.Hash, Seq: sh.at}) {
-			return f, events.TurnKey{}, true
+			return f, true
 		}
 	}
-	if ruling != lifecycle.KeyWait {
-		holder = events.TurnKey{}
-	}
-	return lifecycle.DedupeFinding(ruling, v.Key, entry, d), holder, false
+	return lifecycle.DedupeFinding(ruling, v.Key, entry, d), false
 }
 
 // start asks the start gates.
@@ -158,7 +152,7 @@ func (sh *shell) start(e lifecycle.Effect) bool {
 	})
 	if b.Findings[len(b.Findings)-1].Ruling == lifecycle.Wait {
 		s.counts.mark("wait for a lock")
-		return sh.later(e.Call, events.TurnKey{})
+		return sh.later(e.Call)
 	}
 	sh.command(b, nobody)
 	return true

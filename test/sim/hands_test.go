@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -31,7 +32,7 @@ type run struct {
 func (r *run) ready() bool { return !r.endsAt.After(r.now()) }
 
 // begin starts an attempt, and draws what will become of it.
-func (n *node) begin(c *lifecycle.Call, key events.CallKey) *run {
+func (n *node) begin(c *lifecycle.Call, key events.CallKey) {
 	s := n.s
 	t := tools[c.Tool]
 	r := &run{
@@ -65,9 +66,15 @@ func (n *node) begin(c *lifecycle.Call, key events.CallKey) *run {
 	if t.tier == events.Readonly || r.effectAt.IsZero() || s.chance(0.1) && r.class != events.ClassOK && r.effects != events.EffectsDone {
 		r.effectAt = time.Time{}
 	}
+	if t.bomb {
+		s.counts.mark("bomb")
+		s.note("%s kills %s", key, n.boot)
+		s.kill(n)
+		s.nodes = slices.DeleteFunc(s.nodes, func(o *node) bool { return o == n })
+		return
+	}
 	s.runs = append(s.runs, r)
 	s.note("%s on %s: attempt %d runs until %s: %s", key, n.boot, r.attempt, r.endsAt.Format("04:05.000"), r.class)
-	return r
 }
 
 // happen lets the effect of an attempt happen when its time has come.
@@ -261,9 +268,9 @@ func (sh *shell) waiting(call int) bool {
 }
 
 // later remembers that a call's gates said "not now".
-func (sh *shell) later(call int, holder events.TurnKey) bool {
+func (sh *shell) later(call int) bool {
 	sh.done(call)
-	sh.waits = append(sh.waits, wait{call, sh.n.s.now.Add(time.Duration(200+sh.n.s.rng.IntN(1500)) * time.Millisecond), holder})
+	sh.waits = append(sh.waits, wait{call, sh.n.s.now.Add(time.Duration(200+sh.n.s.rng.IntN(1500)) * time.Millisecond)})
 	return true
 }
 

@@ -211,9 +211,8 @@ type pending struct {
 
 // wait is a call whose gates said: not now.
 type wait struct {
-	call   int
-	until  time.Time
-	holder events.TurnKey // of the key that it waits for
+	call  int
+	until time.Time
 }
 
 // nobody waits to hear whether a command was accepted.
@@ -380,7 +379,7 @@ func (sh *shell) step() bool {
 	sh.unwanted(due)
 	at := sh.n.s.rng.IntN(len(due))
 	for i := range due {
-		if e := due[(at+i)%len(due)]; sh.pay(e, due) {
+		if e := due[(at+i)%len(due)]; sh.pay(e, due) || sh.n.dead {
 			return true
 		}
 	}

@@ -38,6 +38,7 @@ type sim struct {
 	drained map[string]bool // boots that gave their turns back
 	probes  map[string]probe
 	calm    bool
+	day     int  // what the run is mostly about
 	looking bool // a door reads: its mirror does not lag, so that looking changes nothing
 	single  bool // every event is a commit of its own
 	boots   int
@@ -65,6 +66,7 @@ func newSim(seed uint64) *sim {
 	s.log = memlog.New(memlog.Config{Now: func() time.Time { return s.now }, AckWait: ackWait, Fault: s.faults()})
 	s.door = s.log.View("door")
 	s.single = s.chance(0.25)
+	s.day = s.rng.IntN(otherDays)
 	for range 1 + s.rng.IntN(3) {
 		s.boot()
 	}
@@ -180,10 +182,12 @@ func (s *sim) wildly() {
 		s.note("duplicated: %d messages", s.log.Duplicate(""))
 	case x < 982:
 		s.restart()
-	case x < 987:
+	case x < 985:
 		s.drain()
-	case x < 990:
+	case x < 988:
 		s.powerFailure()
+	case x < 994 && len(s.clients) < 5 || s.day == busyDay && len(s.clients) < 8:
+		s.newClient()
 	case len(s.nodes) < 3:
 		s.boot()
 	default:
@@ -202,8 +206,6 @@ func (s *sim) calmly() {
 		s.ask()
 	case x < 88:
 		s.sweep()
-	case x < 92:
-		s.untangle()
 	default:
 		s.pass(s.soon())
 	}
@@ -223,6 +225,9 @@ func (s *sim) soon() time.Duration {
 		return time.Duration(s.rng.IntN(300)) * time.Millisecond
 	}
 	next := s.now.Add(30 * time.Second)
+	if s.calm {
+		next = s.now.Add(2 * lifecycle.DefaultApproval)
+	}
 	earlier := func(at time.Time) {
 		if at.After(s.now) && at.Before(next) {
 			next = at
@@ -249,7 +254,10 @@ func (s *sim) soon() time.Duration {
 // pass lets time pass, by pieces short enough for heartbeats where nodes are well.
 func (s *sim) pass(d time.Duration) {
 	for d > 0 {
-		step := min(d, ackWait/3)
+		step := d
+		if len(s.runs) > 0 || slices.ContainsFunc(s.nodes, func(n *node) bool { return len(n.shells) > 0 }) {
+			step = min(d, ackWait/3)
+		}
 		d -= step
 		s.now = s.now.Add(step).Truncate(time.Microsecond)
 		s.log.Tick()
@@ -391,7 +399,9 @@ func (s *sim) restart() {
 			s.note("%s: the actor on %s starts again", sh.key, n.boot)
 			s.counts.mark("actor restart")
 			sh.pending = nil
-			sh.reload(0)
+			if sh.reload(0); sh.owner.Boot == "" {
+				n.drop(sh) // it had not claimed: its message comes back
+			}
 			return
 		}
 	}

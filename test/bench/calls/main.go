@@ -43,6 +43,7 @@ var (
 	modes  = flag.String("modes", "barrier always interval=1s", "sync modes, separated by blanks")
 	cpuOut = flag.String("cpuprofile", "", "write a CPU profile of everything measured here")
 	memOut = flag.String("memprofile", "", "write a profile of the heap here, after each mode")
+	stages = flag.Bool("stages", false, "print where the turns spent their time")
 	only   = flag.Int("flight", 0, "measure only this many turns in flight; 0 means all")
 	dir    = flag.String("dir", "", "where the stores are made; empty means a temporary folder")
 )
@@ -111,6 +112,9 @@ func measure(ctx context.Context, base, mode string) error {
 		}
 		fmt.Printf("| %s | %d | %d | %.0f | %s | %s | %.3f | %.0f | %s |\n", mode, row.flight, row.calls,
 			t.rate*float64(row.calls), short(t.p50), short(t.p99), t.cpu/float64(row.calls)*1000, bare.rate, short(bare.p50))
+		if *stages {
+			h.printStages()
+		}
 	}
 	runtime.GC()
 	var m runtime.MemStats
@@ -136,6 +140,8 @@ type house struct {
 	node   *actors.Node
 	desk   *gateway.Desk
 	calls  atomic.Int64
+
+	queue, run, answer, commits, staged atomic.Int64
 }
 
 type allowAll struct{}
@@ -204,6 +210,24 @@ func (h *house) close() {
 	}
 }
 
+// stages adds up where a turn spent its time: waiting for a claim, being run,
+// and waiting for the barrier and the answer.
+func (h *house) stages(v gateway.View) {
+	now := time.Now()
+	first, last := v.Commits[0].Commit.At, v.Commits[len(v.Commits)-1].Commit.At
+	h.queue.Add(v.Turn.ClaimedAt.Sub(first).Microseconds())
+	h.run.Add(last.Sub(v.Turn.ClaimedAt).Microseconds())
+	h.answer.Add(now.Sub(last).Microseconds())
+	h.commits.Add(int64(len(v.Commits)))
+	h.staged.Add(1)
+}
+
+func (h *house) printStages() {
+	n := max(h.staged.Swap(0), 1)
+	fmt.Printf("stages: queue %d us, run %d us, answer %d us, %d commits in 10 turns\n",
+		h.queue.Swap(0)/n, h.run.Swap(0)/n, h.answer.Swap(0)/n, h.commits.Swap(0)*10/n)
+}
+
 type figures struct {
 	rate     float64 // a second
 	p50, p99 time.Duration
@@ -231,6 +255,9 @@ func (h *house) turns(ctx context.Context, flight, calls int) (figures, error) {
 			return false
 		}
 		h.calls.Add(int64(calls))
+		if *stages {
+			h.stages(v)
+		}
 		return true
 	})
 	if p := failed.Load(); p != nil {

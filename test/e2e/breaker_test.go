@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// down is a call of a tool that is unavailable while a file exists.
+var down = turn{Calls: []call{{Tool: "down", Args: args{"path": "down.flag"}}}}
+
+// started counts the attempts of a call.
+func (n *node) started(v view, call string) (attempts, probes int) {
+	n.t.Helper()
+	for _, e := range of(n.events(v.Trace, v.Turn), "started", call) {
+		attempts++
+		if e.field("breaker") != "" && e.field("breaker") != "map[state:closed]" {
+			probes++
+		}
+	}
+	return attempts, probes
+}
+
+// TestACircuitOpensProbesOnceAndCloses: three failures of availability open it;
+// the tool leaves the list; after the cooldown there is one probe, whoever asks.
+func TestACircuitOpensProbesOnceAndCloses(t *testing.T) {
+	p := newPlace(t)
+	n := p.serve("--breaker-failures", "3", "--breaker-window", "1500ms")
+	p.write("down.flag", "x")
+
+	failures := 0
+	for failures < 3 {
+		v := n.run(down)
+		c := v.Calls[0]
+		k, _ := n.started(v, "0")
+		failures += k
+		if c.State != "failed" && c.Code != "CIRCUIT_OPEN" || k == 0 {
+			t.Fatalf("after %d failures: %d attempts, %+v", failures, k, c)
+		}
+	}
+	if failures != 3 {
+		t.Errorf("%d attempts failed before it opened", failures)
+	}
+	v := n.run(down)
+	v.Calls[0].is(t, "denied", "CIRCUIT_OPEN", "none")
+	if k, _ := n.started(v, "0"); k != 0 {
+		t.Error("it was started though the circuit is open")
+	}
+	if n.tools()["down"] || !n.tools()["echo"] {
+		t.Error("the tool list does not show what is open")
+	}
+	n.run(turn{Calls: []call{{Tool: "echo", Args: args{"v": 1}}}}).Calls[0].is(t, "completed", "", "")
+
+	poll(t, "the tool is listed again", func() bool { return n.tools()["down"] })
+	for range 20 {
+		n.tools() // asking changes nothing
+	}
+	probes := atOnce(t, n, 30)
+	if probes != 1 {
+		t.Errorf("%d calls were started after the cooldown, want one probe", probes)
+	}
+	if n.tools()["down"] {
+		t.Error("a probe that failed did not open it for another window")
+	}
+
+	poll(t, "the tool is listed again", func() bool { return n.tools()["down"] })
+	if err := os.Remove(filepath.Join(p.work, "down.flag")); err != nil {
+		t.Fatal(err)
+	}
+	n.run(down).Calls[0].is(t, "completed", "", "")
+	n.run(down).Calls[0].is(t, "completed", "", "")
+}
+
+// atOnce submits many turns that all want the tool, and counts the attempts.
+func atOnce(t *testing.T, n *node, turns int) (attempts int) {
+	t.Helper()
+	var all []view
+	for i := range turns {
+		tu := down
+		tu.Trace = fmt.Sprintf("after-%d", i)
+		all = append(all, n.submit(tu))
+	}
+	for _, s := range all {
+		end := n.end(s.Trace, s.Turn)
+		k, _ := n.started(s, "0")
+		attempts += k
+		if c := end.Calls[0]; c.State == "completed" || k == 0 && c.Code != "CIRCUIT_OPEN" {
+			t.Errorf("%+v", c)
+		}
+	}
+	return attempts
+}
+
+// TestOnlyAvailabilityOpensACircuit: what the model does wrong is no evidence.
+func TestOnlyAvailabilityOpensACircuit(t *testing.T) {
+	p := newPlace(t)
+	n := p.serve()
+	p.write("a.txt", "text\n")
+	for range 5 {
+		v := n.run(turn{Calls: []call{
+			{Tool: "Edit", Args: args{"path": "a.txt", "old_string": "nowhere", "new_string": "x"}},
+			{Tool: "Edit", Args: args{"path": "../a.txt", "old_string": "a", "new_string": "x"}},
+			{Tool: "Edit", Args: args{"path": 1}},
+			{Tool: "sleep", Args: args{"ms": "x"}},
+			{Tool: "read", Args: args{"path": "missing.txt"}},
+		}})
+		for _, c := range v.Calls {
+			if c.Code == "CIRCUIT_OPEN" || c.State == "completed" {
+				t.Fatalf("%+v", c)
+			}
+		}
+	}
+	s := n.submit(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}}})
+	n.until(s.Trace, s.Turn, "started", "0")
+	n.post("/v1/turns/"+s.Trace+"/"+s.Turn+"/cancel", nil)
+	n.end(s.Trace, s.Turn)
+	if list := n.tools(); !list["Edit"] || !list["sleep"] || !list["read"] {
+		t.Errorf("the list lacks one: %v", list)
+	}
+	n.run(turn{Calls: []call{{Tool: "Edit", Args: args{"path": "a.txt", "old_string": "text", "new_string": "TEXT"}}}}).Calls[0].is(t, "completed", "", "done")
+}
+
+// TestAFlakyReadIsRetried, and its answer is that of the attempt that worked.
+func TestAFlakyReadIsRetried(t *testing.T) {
+	n := newPlace(t).serve()
+	v := n.run(turn{Calls: []call{{Tool: "flaky", Args: args{"fail_n": 1}}}})
+	v.Calls[0].is(t, "completed", "", "none")
+	list := n.events(v.Trace, v.Turn)
+	if a, r := len(of(list, "started", "0")), len(of(list, "retrying", "0")); a != 2 || r != 1 || v.Calls[0].Attempt != 2 {
+		t.Errorf("%d attempts, %d retries, %+v", a, r, v.Calls[0])
+	}
+	if status, body := n.ask(http.MethodGet, "/metrics", nil); status != http.StatusOK || len(body) == 0 {
+		t.Errorf("metrics: %d", status)
+	}
+}
