@@ -182,7 +182,12 @@ func (s *speaker) say(word string, a *arguments) ([]later, error) {
 		}
 		return now(lifecycle.Plan{Facts: facts(s.turn), Inherited: inherited, Policy: "p1"}), nil
 	case "park":
-		return now(lifecycle.Park{}), nil
+		p := lifecycle.Park{}
+		if d := a.duration("for"); d > 0 {
+			p.Until = s.now.Add(d)
+		}
+		p.Keys = a.offsets(len(s.turn.Calls))
+		return now(p), nil
 	case "advance":
 		return now(lifecycle.Advance{}), nil
 	case "abandon":

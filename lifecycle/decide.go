@@ -122,7 +122,7 @@ func (d *decider) owned(cmd Command) error {
 	case Expire:
 		return d.expire(c)
 	case Park:
-		return d.park()
+		return d.park(c)
 	case Advance:
 		return nil // the closure does it
 	case Abandon:

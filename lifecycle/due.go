@@ -131,17 +131,21 @@ type parking struct {
 	Waiting []int
 }
 
-// parkable returns what a turn waits for that waits only for people, or nil.
-func parkable(t Turn) *parking {
+// parkable returns what a turn waits for that waits only for people, and for the
+// keys of some calls, or nil.
+func parkable(t Turn, keys ...int) *parking {
 	if t.Planned == nil || len(dueStarts(t)) > 0 {
 		return nil
 	}
 	p := &parking{Due: t.Deadline()}
 	for _, e := range dueCalls(t) {
+		p.Waiting = append(p.Waiting, e.Call)
+		if e.Do == DoJudge && slices.Contains(keys, e.Call) {
+			continue
+		}
 		if e.Do != DoExpire {
 			return nil
 		}
-		p.Waiting = append(p.Waiting, e.Call)
 		if p.Due.IsZero() || e.At.Before(p.Due) {
 			p.Due = e.At
 		}

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -41,8 +42,14 @@ type Tell struct {
 // Expire says that the timer of an approval has arrived.
 type Expire struct{ Call int }
 
-// Park gives the turn up until a person or a timer wakes it.
-type Park struct{}
+// Park gives the turn up until somebody or a timer wakes it.
+type Park struct {
+	// Keys are calls whose idempotency key another call holds, as the dedupe gate has
+	// just found, and those whose judgement waits for theirs. They are judged again
+	// once the turn is woken: by the holder's owner, or at Until.
+	Keys  []int
+	Until time.Time // with Keys; zero otherwise
+}
 
 // Advance lets whatever already follows from the state happen, after others
 // have appended to the turn or its deadline has passed.
@@ -191,14 +198,19 @@ func (d *decider) expire(c Expire) error {
 	return nil
 }
 
-func (d *decider) park() error {
+func (d *decider) park(c Park) error {
 	d.close() // others may have appended since
-	p := parkable(d.t)
+	p := parkable(d.t, c.Keys...)
+	if p != nil && !c.Until.IsZero() && (p.Due.IsZero() || c.Until.Before(p.Due)) {
+		p.Due = c.Until
+	}
 	switch {
 	case len(d.out) > 0:
 		return nil
+	case len(c.Keys) > 0 && c.Until.IsZero():
+		return errors.New("a turn that waits for keys needs a time to be woken at")
 	case p == nil || !p.Due.IsZero() && !d.env.Now.Before(p.Due):
-		return fmt.Errorf("%w: it does not only wait for people", ErrStale)
+		return fmt.Errorf("%w: it does not only wait for others", ErrStale)
 	}
 	d.emit(events.TurnEvent, &events.TurnParked{Due: p.Due, Waiting: p.Waiting})
 	return nil

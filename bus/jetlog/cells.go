@@ -163,8 +163,8 @@ func (w *write) judge(ctx context.Context, subject string, err error) (seq uint6
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		w.expect = 0 // the marker has just gone
 		return 0, w.rev != 0, &bus.Conflict{}
-	case err != nil:
-		return 0, true, w.giveUp(err)
+	case err != nil: // what is there cannot be seen now: the next try is refused again, and asks again
+		return 0, ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed), w.giveUp(err)
 	case m.Header.Get(headerWrite) == w.id:
 		return m.Sequence, true, nil
 	case w.rev == 0 && isMarker(m.Header):

@@ -43,6 +43,7 @@ var (
 	modes  = flag.String("modes", "barrier always interval=1s", "sync modes, separated by blanks")
 	cpuOut = flag.String("cpuprofile", "", "write a CPU profile of everything measured here")
 	memOut = flag.String("memprofile", "", "write a profile of the heap here, after each mode")
+	noBare = flag.Bool("no-bare", false, "leave out the bare log, for profiles")
 	stages = flag.Bool("stages", false, "print where the turns spent their time")
 	only   = flag.Int("flight", 0, "measure only this many turns in flight; 0 means all")
 	dir    = flag.String("dir", "", "where the stores are made; empty means a temporary folder")
@@ -105,7 +106,10 @@ func measure(ctx context.Context, base, mode string) error {
 		if *only != 0 && row.flight != *only {
 			continue
 		}
-		bare := h.bare(ctx, row.flight)
+		var bare figures
+		if !*noBare {
+			bare = h.bare(ctx, row.flight)
+		}
 		t, err := h.turns(ctx, row.flight, row.calls)
 		if err != nil {
 			return err
