@@ -19,12 +19,12 @@ import (
 type breakers struct {
 	n    *Node
 	mu   sync.RWMutex
-	view map[string]lifecycle.Breaker
+	view map[string]altered
 	pids map[string]*actor.PID
 }
 
 func newBreakers(n *Node) *breakers {
-	return &breakers{n: n, view: make(map[string]lifecycle.Breaker), pids: make(map[string]*actor.PID)}
+	return &breakers{n: n, view: make(map[string]altered), pids: make(map[string]*actor.PID)}
 }
 
 // BreakerCell is the name of a tool's cell in bus.BucketBreaker; its value is a
@@ -48,7 +48,7 @@ func (b *breakers) watch() {
 			if len(c.Value) > 0 && json.Unmarshal(c.Value, &v) != nil {
 				return nil
 			}
-			b.see(tool, v)
+			b.see(tool, altered{c.Revision, v})
 			return nil
 		})
 		if b.n.ctx.Err() == nil {
@@ -58,16 +58,20 @@ func (b *breakers) watch() {
 	}
 }
 
-func (b *breakers) see(tool string, v lifecycle.Breaker) {
+// see takes a newer view of a cell; an older one, which a watch may bring late,
+// changes nothing.
+func (b *breakers) see(tool string, v altered) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.view[tool] = v
+	if v.rev >= b.view[tool].rev {
+		b.view[tool] = v
+	}
 }
 
 func (b *breakers) get(tool string) lifecycle.Breaker {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.view[tool]
+	return b.view[tool].is
 }
 
 // closed says that calls of the tool may start without asking the cluster.
@@ -201,8 +205,9 @@ func (a *breakerActor) alter(m alter) altered {
 		}
 		next := m.how(was, n.cfg.Now().UTC())
 		if next == was {
-			a.b.see(a.tool, was)
-			return altered{cell.Revision, was}
+			now := altered{cell.Revision, was}
+			a.b.see(a.tool, now)
+			return now
 		}
 		value, err := json.Marshal(next)
 		if err != nil {
@@ -215,8 +220,9 @@ func (a *breakerActor) alter(m alter) altered {
 		if err != nil {
 			break
 		}
-		a.b.see(a.tool, next)
-		return altered{rev, next}
+		now := altered{rev, next}
+		a.b.see(a.tool, now)
+		return now
 	}
 	n.log.Warn("the breaker's cell could not be changed", "tool", a.tool)
 	return altered{0, a.b.get(a.tool)}

@@ -22,8 +22,12 @@ func deliberate(e lifecycle.Effect) bool {
 }
 
 // specDue and stateDue are what is due on top of what was decided, and on what
-// is in the log. They are worked out once for each change.
+// is in the log. They are worked out once for each change. A turn's debts are its
+// owner's: none of another owner's is paid, and none before the claim is in the log.
 func (a *turnActor) specDue() []lifecycle.Effect {
+	if a.owner.Boot == "" || a.spec.Owner != a.owner {
+		return nil
+	}
 	if a.specOld {
 		a.dueOfSpec, a.specOld = lifecycle.Due(a.spec), false
 	}
@@ -31,8 +35,14 @@ func (a *turnActor) specDue() []lifecycle.Effect {
 }
 
 func (a *turnActor) stateDue() []lifecycle.Effect {
+	if a.owner.Boot == "" || a.state.Owner != a.owner {
+		return nil
+	}
 	if a.stateOld {
-		a.dueOfState, a.stateOld = lifecycle.Due(a.state), false
+		a.dueOfState, a.stateOld = nil, false
+		if a.owner.Boot != "" && a.state.Owner == a.owner { // until then they are another's debts
+			a.dueOfState = lifecycle.Due(a.state)
+		}
 	}
 	return a.dueOfState
 }

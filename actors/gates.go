@@ -47,7 +47,7 @@ func (g Gates) Static(a *Asked) ([]lifecycle.Finding, events.Verdict) {
 	tool, known := g.Registry.Lookup(a.Tool)
 	req := g.request(a, tool, known)
 	var out []lifecycle.Finding
-	add := func(f lifecycle.Finding) bool { out = append(out, f); return f.Ruling != lifecycle.Deny }
+	add := func(f lifecycle.Finding) bool { out = append(out, bounded(f)); return f.Ruling != lifecycle.Deny }
 
 	if a.Raw != nil && a.Raw.Refused != nil {
 		add(lifecycle.Finding{Gate: lifecycle.GateAllow, Ruling: lifecycle.Deny, Code: a.Raw.Refused.Code, Reason: a.Raw.Refused.Reason})
@@ -153,6 +153,7 @@ func verdict(tool tools.Tool, a *Asked, r policy.Request, v policy.Verdict) even
 	if tool.Resources != nil {
 		out.Resources = tool.Resources(a.Args.JSON)
 	}
+	bound(&out)
 	return out
 }
 
@@ -162,7 +163,7 @@ func keyOf(tool tools.Tool, a *Asked) string {
 		return a.Raw.Key
 	}
 	if tool.Key != nil && a.Fault == nil && len(a.violations(tool)) == 0 {
-		return tool.Key(a.Args.JSON)
+		return nameOf(tool.Key(a.Args.JSON))
 	}
 	return ""
 }

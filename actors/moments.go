@@ -82,6 +82,7 @@ func (n *Node) judged(o owe, dedupe lifecycle.Finding, operands []events.Seen) l
 	cmd.Findings = append(cmd.Findings, n.breaks.peek(o.asked.Tool))
 	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known {
 		cmd.Asks = asks(tool, o.asked)
+		cmd.Findings = askable(cmd.Findings, cmd.Verdict, cmd.Asks)
 	}
 	return cmd
 }
@@ -134,6 +135,7 @@ func (n *Node) beginning(o owe, call *lifecycle.Call, tool tools.Tool) lifecycle
 	if v.Tier != "" {
 		v.Key = call.Verdict.Key // held since the turn was planned
 		b.Verdict, b.Asks = v, asks(tool, o.asked)
+		b.Findings = askable(b.Findings, b.Verdict, b.Asks)
 	}
 	return b
 }

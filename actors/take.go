@@ -141,7 +141,7 @@ func (n *Node) consider(t lifecycle.Turn, stored []bus.Stored, d bus.Delivery) b
 			n.ack(d) // a wake-up, and its owner has heard of it
 		}
 		return false
-	case err == nil, n.gone(t.Owner.Boot), d.Deliveries() > 1:
+	case err == nil, d.Deliveries() > 1, n.gone(t.Owner.Boot), n.drained(t.Owner.Boot):
 		return n.seatTurn(t.Key, stored, d, n.drained(t.Owner.Boot))
 	}
 	n.nak(d, backOff)
@@ -296,7 +296,7 @@ func (n *Node) forward(it bus.Item) error {
 		if err == nil && mine {
 			return nil
 		}
-		if err != nil && !n.gone(t.Owner.Boot) {
+		if err != nil && !n.gone(t.Owner.Boot) && !n.drained(t.Owner.Boot) {
 			return errors.Join(err, errors.New("its owner does not answer"))
 		}
 	}

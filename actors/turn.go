@@ -61,6 +61,8 @@ type turnActor struct {
 	drain   bool
 	giveUp  bool
 	lost    bool // another owner has it: nothing more is done here
+
+	hopeless string // why the turn has to be abandoned, "" if it need not be
 }
 
 func newTurnActor(n *Node, key events.TurnKey, stored []bus.Stored, drained bool) *turnActor {
@@ -310,6 +312,10 @@ func (a *turnActor) appended(c actor.Context, m appended) {
 	case a.n.ctx.Err() != nil:
 		a.lost = true
 		c.Stop(c.Self())
+	case errors.Is(m.err, bus.ErrTooLarge): // to decide the same again would never end
+		a.n.log.Error("an event is too large for the log: the turn is abandoned", "turn", a.key.String(), "err", m.err)
+		a.hopeless = "what became of one of its calls is too large for the log"
+		a.reload(a.at)
 	default:
 		if errors.Is(m.err, bus.ErrConflict) {
 			a.n.cfg.Seen.Count("conflicts", 1)
@@ -365,9 +371,12 @@ func (n *Node) toolNames(t lifecycle.Turn) map[int]string {
 	return m
 }
 
-// reload reads the turn anew, up to a sequence that it must see.
+// reload reads the turn anew, up to a sequence that it must see: never less than
+// what this actor has seen already, or an attempt whose end was folded and
+// forgotten would look as if it had still to be run.
 func (a *turnActor) reload(atLeast uint64) {
 	a.flight = true // nothing is appended meanwhile
+	atLeast = max(atLeast, a.at)
 	inc := a.inc
 	a.n.do(func() {
 		var stored []bus.Stored
@@ -401,13 +410,19 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 		a.lose(c, had)
 		return
 	}
-	for _, cmd := range cmds {
-		a.command(cmd)
+	if a.hopeless == "" {
+		for _, cmd := range cmds {
+			a.command(cmd)
+		}
 	}
 	if a.owner.Boot == "" && a.state.Ended == nil {
 		a.claim()
 	}
-	if a.owner.Boot != "" {
+	switch {
+	case a.owner.Boot == "":
+	case a.hopeless != "":
+		a.command(lifecycle.Abandon{Reason: a.hopeless})
+	default:
 		a.command(lifecycle.Advance{})
 	}
 	clear(a.owed)

@@ -134,17 +134,20 @@ type Queue interface {
 	// nothing is fetched ahead of a caller who waits. An item whose caller has
 	// gone is given back at once.
 	Pull(ctx context.Context, placements []string) (Delivery, error)
-	// Wake adds a wake-up: somebody appended to the turn. Wake-ups have a
-	// queue of their own, heard whatever the room.
-	Wake(ctx context.Context, it Item) error
-	// PullWake waits for one wake-up.
-	PullWake(ctx context.Context) (Delivery, error)
 	// Return gives back a message by its reply subject, in somebody's name.
 	Return(ctx context.Context, reply string) error
 	// Held calls yield for each turn's item that is in somebody's hands: delivered
 	// and not acked. It may yield a few that are not, never one that was acked. It
 	// is a look, changes nothing, and returns what yield returned.
 	Held(ctx context.Context, yield func(Item) error) error
+}
+
+// Wakes are the wake-ups: they have a queue of their own, heard whatever the room.
+type Wakes interface {
+	// Wake adds a wake-up: somebody appended to the turn.
+	Wake(ctx context.Context, it Item) error
+	// PullWake waits for one wake-up. Its delivery is returned as a turn's is.
+	PullWake(ctx context.Context) (Delivery, error)
 }
 
 // Timers are messages that reach the queue at their time, whatever restarts.
@@ -225,6 +228,7 @@ type Bus interface {
 	Log
 	Tail
 	Queue
+	Wakes
 	Timers
 	Live
 	Notes

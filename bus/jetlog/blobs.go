@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-run/sluice/bus"
@@ -65,12 +64,10 @@ func (s blobs) Get(ctx context.Context, ref events.BlobRef) ([]byte, error) {
 	return nonNil(data), nil
 }
 
+// blobError is readError's, but for what the store says itself.
 func blobError(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return errors.Join(cause, err)
+	if errors.Is(err, bus.ErrNotFound) {
+		return err
 	}
-	if errors.Is(err, nats.ErrTimeout) {
-		return fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
-	}
-	return unavailable(err)
+	return readError(ctx, err)
 }

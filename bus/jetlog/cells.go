@@ -54,7 +54,7 @@ func (c cells) Get(ctx context.Context, bucket, key string) (bus.Cell, error) {
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			err = bus.ErrNotFound
 		}
-		return bus.Cell{}, fmt.Errorf("get cell %s/%s: %w", bucket, key, unavailable(err))
+		return bus.Cell{}, fmt.Errorf("get cell %s/%s: %w", bucket, key, readError(ctx, err))
 	}
 	return bus.Cell{Key: key, Value: nonNil(e.Value()), Revision: e.Revision()}, nil
 }

@@ -136,3 +136,65 @@ func checkAcked(t *testing.T, b *jetlog.Bus, k events.TurnKey, acked map[uint64]
 		t.Errorf("turn %s: commit %s, acknowledged at %d, is not there", k, a.id, seq)
 	}
 }
+
+// The server that leads the log dies while a node appends, follows, pulls and
+// holds a cell: all of it goes on at another server, and nothing is lost.
+func TestLeaderLost(t *testing.T) {
+	t.Parallel()
+	c := jettest.StartCluster(t)
+	b := c.Open(jetlog.Config{AckWait: suiteAckWait})
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	k := turn("leader", "1")
+	seen := make(chan string, 1024)
+	followed := make(chan error, 1)
+	go func() {
+		followed <- b.Read(ctx, events.Position{}, bus.Filter{}, true, func(s bus.Stored) error {
+			seen <- s.Commit.ID
+			return nil
+		})
+	}()
+	pulled := make(chan string, 1024)
+	pull, done := context.WithCancel(ctx)
+	var puller sync.WaitGroup
+	puller.Go(func() {
+		for pull.Err() == nil {
+			if d, err := b.Pull(pull, []string{"default"}); err == nil {
+				_ = d.Ack() // if it is lost, the item comes again
+				pulled <- d.Item().ID
+			}
+		}
+	})
+	at, rev := uint64(0), uint64(0)
+	for n := 1; n <= 60; n++ {
+		if n == 20 {
+			poll(t, "the log has a leader", func() bool { return c.Leader(jetlog.StreamLog) != nil })
+			c.Leader(jetlog.StreamLog).Stop()
+		}
+		s, err := b.Append(ctx, note(k, fmt.Sprintf("1-%d", n), uint32(n)), at)
+		if err == nil {
+			at = s.Seq
+			err = b.Push(ctx, bus.Item{ID: fmt.Sprint("i", n), Turn: k})
+		}
+		if err == nil {
+			rev, err = b.Cells().Put(ctx, bus.BucketLock, "held", []byte("x"), rev, 10*time.Second)
+		}
+		if err != nil {
+			t.Fatalf("step %d: %v", n, err)
+		}
+	}
+	checkHistory(t, b, k, at, 60)
+	for n := 1; n <= 60; n++ {
+		if id := <-seen; id != fmt.Sprintf("1-%d", n) {
+			t.Errorf("the follower saw %s as number %d", id, n)
+		}
+	}
+	items := map[string]bool{}
+	for len(items) < 60 {
+		items[<-pulled] = true
+	}
+	done()
+	puller.Wait()
+	stop()
+	<-followed
+}

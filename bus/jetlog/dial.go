@@ -94,7 +94,8 @@ func probe(ctx context.Context, url string, connect func(string) (*nats.Conn, er
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("NATS at %s has JetStream, but not for this account: enable it there: %w", nc.ConnectedUrlRedacted(), err)
 	}
-	return fmt.Errorf("NATS at %s: JetStream does not answer: %w", nc.ConnectedUrlRedacted(), unavailable(err))
+	return fmt.Errorf("%w: NATS at %s: JetStream does not answer: does its cluster have a leader? %w",
+		bus.ErrUnavailable, nc.ConnectedUrlRedacted(), err)
 }
 
 func dialError(url string, err error) error {

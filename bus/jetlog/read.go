@@ -120,10 +120,16 @@ func readError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return errors.Join(cause, err)
 	}
-	if passing(err) {
+	if ctx.Err() == nil && unreached(err) {
 		return fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
 	}
 	return unavailable(err)
+}
+
+// unreached says whether a server did not answer, while the caller still waits:
+// the client gives up by itself after a while.
+func unreached(err error) bool {
+	return passing(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // loadFrom reads a turn's commits from a sequence on, once those up to atLeast

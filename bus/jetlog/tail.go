@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-run/sluice/bus"
@@ -26,7 +27,7 @@ func (b *Bus) state(ctx context.Context) (spans, uint64, error) {
 			}
 			return gens, info.State.LastSeq, err
 		}
-		if !busy(err) && !errors.Is(unavailable(err), bus.ErrUnavailable) {
+		if errors.Is(err, nats.ErrConnectionClosed) || !busy(err) && !errors.Is(readError(ctx, err), bus.ErrUnavailable) {
 			return nil, 0, readError(ctx, err)
 		}
 		if late := pause.wait(ctx); late != nil {

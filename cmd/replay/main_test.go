@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -146,12 +144,4 @@ func conversations(ts *testscript.TestScript, text string) [][]said {
 		out = append(out, list)
 	}
 	return out
-}
-
-// replay runs the command in this process.
-func replay(t *testing.T, args ...string) (code int, out, errs string) {
-	t.Helper()
-	var o, e bytes.Buffer
-	code = run(context.Background(), args, strings.NewReader(""), &o, &e)
-	return code, o.String(), e.String()
 }

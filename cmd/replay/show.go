@@ -226,8 +226,13 @@ func (st *story) about() []string {
 	}
 	parts := []string{who}
 	for _, p := range [][2]string{
-		{"mode", s.Mode}, {"format", s.Format}, {"workspace", s.Workspace}, {"placement", s.Placement}, {"imported from", s.Imported},
-		{"allowed", strings.Join(s.Allow, ", ")}, {"on error", s.OnError},
+		{"mode", s.Mode},
+		{"format", s.Format},
+		{"workspace", s.Workspace},
+		{"placement", s.Placement},
+		{"imported from", s.Imported},
+		{"allowed", strings.Join(s.Allow, ", ")},
+		{"on error", s.OnError},
 	} {
 		if p[1] != "" {
 			parts = append(parts, p[0]+" "+short(p[1], 200))

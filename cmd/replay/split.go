@@ -13,7 +13,7 @@ import (
 
 // document is one JSON document of a file, or what is wrong with it.
 type document struct {
-	line int // where it begins, from 1
+	line int    // where it begins, from 1
 	text []byte // of a broken one: its first line
 	err  error
 }

@@ -111,12 +111,14 @@ func TestCheckFindsEachFault(t *testing.T) {
 		change func([]events.Commit)
 		want   string
 	}{
-		"none":                    {func([]events.Commit) {}, ""},
-		"a number is left out":    {func(c []events.Commit) { c[1].Records[5].Seq = 5 }, "L1"},
-		"started again":           {func(c []events.Commit) { c[1].Records[5].Event = &events.Started{Attempt: 2} }, "L"},
-		"no approval":             {func(c []events.Commit) { c[1].Records[3].Event.(*events.Authorized).Decision = "approved" }, "L3"},
-		"another's event":         {func(c []events.Commit) { c[1].Records[0].Event.(*events.TurnClaimed).Owner.Boot = "x" }, "L11"},
-		"its count is wrong":      {func(c []events.Commit) { delete(c[1].Records[6].Event.(*events.TurnCompleted).Counts, events.KindCompleted) }, lawCounts},
+		"none":                 {func([]events.Commit) {}, ""},
+		"a number is left out": {func(c []events.Commit) { c[1].Records[5].Seq = 5 }, "L1"},
+		"started again":        {func(c []events.Commit) { c[1].Records[5].Event = &events.Started{Attempt: 2} }, "L"},
+		"no approval":          {func(c []events.Commit) { c[1].Records[3].Event.(*events.Authorized).Decision = "approved" }, "L3"},
+		"another's event":      {func(c []events.Commit) { c[1].Records[0].Event.(*events.TurnClaimed).Owner.Boot = "x" }, "L11"},
+		"its count is wrong": {func(c []events.Commit) {
+			delete(c[1].Records[6].Event.(*events.TurnCompleted).Counts, events.KindCompleted)
+		}, lawCounts},
 		"answers that are not":    {func(c []events.Commit) { c[1].Records = slices.Delete(c[1].Records, 5, 6) }, "L7"},
 		"a denial that has run":   {func(c []events.Commit) { c[1].Records[5].Event = &events.Denied{Gate: "allow"} }, "L10"},
 		"a nanosecond in a clock": {func(c []events.Commit) { c[1].At = c[1].At.Add(1) }, "L9"},

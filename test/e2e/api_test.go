@@ -57,11 +57,11 @@ type view struct {
 
 // callView is a call as the node shows it.
 type callView struct {
-	Call                                                               int
+	Call                                                             int
 	Tool, State, Tier, Effects, Resolved, Status, Code, Reason, Path string
-	Attempt                                                            int
-	Of                                                                 string `json:"deduplicated_from"`
-	Whole                                                              *struct {
+	Attempt                                                          int
+	Of                                                               string `json:"deduplicated_from"`
+	Whole                                                            *struct {
 		Digest string
 		Size   int
 		Media  string `json:"media_type"`
@@ -240,7 +240,7 @@ func (a *api) until(trace, turn, kind, call string) {
 
 // pending is an approval that waits.
 type pending struct {
-	Call                       json.RawMessage
+	Call                  json.RawMessage
 	Tool, Asks, Why, Hash string
 }
 

@@ -27,7 +27,7 @@ func (n *node) started(v view, call string) (attempts, probes int) {
 // the tool leaves the list; after the cooldown there is one probe, whoever asks.
 func TestACircuitOpensProbesOnceAndCloses(t *testing.T) {
 	p := newPlace(t)
-	n := p.serve("--breaker-failures", "3", "--breaker-window", "1500ms")
+	n := p.serve("--breaker-failures", "3", "--breaker-window", "3s")
 	p.write("down.flag", "x")
 
 	failures := 0

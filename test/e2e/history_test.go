@@ -258,8 +258,11 @@ func TestMessagesAreTheSameBytesEveryTime(t *testing.T) {
 	p := newPlace(t)
 	n := p.serve()
 	tu := turn{Calls: []call{
-		{ID: "a", Tool: "sleep", Args: args{"ms": 3}}, {ID: "b", Tool: "sleep", Args: args{"ms": 2}}, {ID: "c", Tool: "echo", Args: args{"v": args{"z": 1, "a": 9007199254740993}}},
-		{ID: "d", Tool: "read", Args: args{"path": "missing.txt"}}, {ID: "e", Tool: "blob", Args: args{"bytes": 60_000, "kind": "utf8"}},
+		{ID: "a", Tool: "sleep", Args: args{"ms": 3}},
+		{ID: "b", Tool: "sleep", Args: args{"ms": 2}},
+		{ID: "c", Tool: "echo", Args: args{"v": args{"z": 1, "a": 9007199254740993}}},
+		{ID: "d", Tool: "read", Args: args{"path": "missing.txt"}},
+		{ID: "e", Tool: "blob", Args: args{"bytes": 60_000, "kind": "utf8"}},
 	}}
 	formats := []string{"openai", "anthropic", "json"}
 	want := map[string]string{}

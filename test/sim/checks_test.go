@@ -226,7 +226,7 @@ func (c counts) String() string {
 // missing are the things that a simulator worth its name brings about.
 func (c counts) missing() []string {
 	want := []string{
-		"crash", "zombie", "conflict", "redelivery", "actor restart", "lost tail", "late answer", "wait for a lock",
+		"crash", "zombie", "conflict", "redelivery", "actor restart", "lost tail", "late answer", "wait for a lock", "parked for a key", "bomb",
 		"append uncertain, kept true", "append uncertain, kept false", "put uncertain, kept true", "push uncertain, kept false",
 		"probe, found true", "probe, found false",
 		"key take", "key mine", "key reuse", "key wait", "key blocked", "key conflict",

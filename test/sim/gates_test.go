@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,7 +94,7 @@ func (sh *shell) judge(e lifecycle.Effect, due []lifecycle.Effect) bool {
 		return f
 	})
 	if later || fs[len(fs)-1].Ruling == lifecycle.Wait {
-		return sh.later(e.Call)
+		return sh.later(e.Call, !later)
 	}
 	sh.done(e.Call)
 	sh.command(lifecycle.Judge{Call: e.Call, Findings: fs, Verdict: v, Asks: "run " + c.Tool, Expire: time.Minute}, nobody)
@@ -119,10 +120,15 @@ func (sh *shell) dedupe(c *lifecycle.Call, v events.Verdict) (f lifecycle.Findin
 	}
 	ruling, d := lifecycle.Dedupe(me, v.Hash, entry, held)
 	sh.n.s.counts.mark("key %s", ruling)
-	if ruling == lifecycle.KeyTake {
+	switch {
+	case ruling == lifecycle.KeyTake:
 		if !writeCell(sh.n, bus.BucketKeys, name, cell, lifecycle.KeyEntry{Holder: me.String(), Hash: v.Hash, Seq: sh.at}) {
 			return f, true
 		}
+	case ruling == lifecycle.KeyWait && !slices.Contains(entry.Waiting, sh.key.String()):
+		entry.Waiting = append(entry.Waiting, sh.key.String())
+		writeCell(sh.n, bus.BucketKeys, name, cell, *entry)
+		return f, true // the holder is read again once this is registered
 	}
 	return lifecycle.DedupeFinding(ruling, v.Key, entry, d), false
 }
@@ -152,7 +158,7 @@ func (sh *shell) start(e lifecycle.Effect) bool {
 	})
 	if b.Findings[len(b.Findings)-1].Ruling == lifecycle.Wait {
 		s.counts.mark("wait for a lock")
-		return sh.later(e.Call)
+		return sh.later(e.Call, false)
 	}
 	sh.command(b, nobody)
 	return true
@@ -250,6 +256,9 @@ func (sh *shell) release() {
 		if c.Open() || c.Verdict == nil {
 			continue
 		}
+		if c.Verdict.Key != "" && c.Last != events.KindDeduplicated {
+			sh.wakeWaiting(c)
+		}
 		for _, u := range c.Verdict.Resources {
 			cell, l := readCell[lifecycle.LockState](sh.n, bus.BucketLock, u.Name)
 			if l != nil && !l.Empty(sh.n.s.now) {
@@ -269,6 +278,44 @@ func (n *node) renewLocks() {
 			sh.lock(r.call.Offset, sh.state.Calls[r.call.Offset].Verdict.Resources)
 		}
 	}
+}
+
+// wakeWaiting tells the turns that wait for an ended call's key.
+func (sh *shell) wakeWaiting(c *lifecycle.Call) {
+	_, entry := readCell[lifecycle.KeyEntry](sh.n, bus.BucketKeys, c.Tool+" "+c.Verdict.Key)
+	if entry == nil || entry.Holder != sh.key.Call(c.Offset).String() {
+		return
+	}
+	for _, w := range entry.Waiting {
+		key, err := events.ParseTurnKey(w)
+		if err == nil && key != sh.key {
+			_ = sh.n.view.Wake(ctx, bus.Item{ID: "free." + entry.Holder, Turn: key}) // lost: their timers are the backstop
+		}
+	}
+}
+
+// parkForKeys parks a turn that waits only for keys, and for people.
+func (sh *shell) parkForKeys(due []lifecycle.Effect) bool {
+	s := sh.n.s
+	p := lifecycle.Park{Until: s.now.Add(4 * time.Second)}
+	waits := false
+	for _, e := range due {
+		switch {
+		case e.Do == lifecycle.DoJudge:
+			p.Keys = append(p.Keys, e.Call)
+		case e.Do != lifecycle.DoExpire || !s.now.Before(e.At):
+			return false
+		}
+	}
+	for _, w := range sh.waits {
+		waits = waits || w.key && slices.Contains(p.Keys, w.call)
+	}
+	if !waits || sh.n.view.Set(ctx, bus.Token(sh.key.String()), p.Until, bus.Item{ID: s.id("timer."), Turn: sh.key}) != nil {
+		return false
+	}
+	s.counts.mark("parked for a key")
+	sh.command(p, nobody)
+	return true
 }
 
 // park writes the timer that wakes the turn, and parks it.

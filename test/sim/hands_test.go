@@ -268,9 +268,9 @@ func (sh *shell) waiting(call int) bool {
 }
 
 // later remembers that a call's gates said "not now".
-func (sh *shell) later(call int) bool {
+func (sh *shell) later(call int, key bool) bool {
 	sh.done(call)
-	sh.waits = append(sh.waits, wait{call, sh.n.s.now.Add(time.Duration(200+sh.n.s.rng.IntN(1500)) * time.Millisecond)})
+	sh.waits = append(sh.waits, wait{call, sh.n.s.now.Add(time.Duration(200+sh.n.s.rng.IntN(1500)) * time.Millisecond), key})
 	return true
 }
 

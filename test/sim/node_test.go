@@ -213,6 +213,7 @@ type pending struct {
 type wait struct {
 	call  int
 	until time.Time
+	key   bool // another call holds its key
 }
 
 // nobody waits to hear whether a command was accepted.
@@ -383,7 +384,7 @@ func (sh *shell) step() bool {
 			return true
 		}
 	}
-	return false
+	return sh.parkForKeys(due)
 }
 
 // unwanted marks the attempts of this turn that nobody wants any more.

@@ -438,6 +438,7 @@ func (s *sim) powerFailure() {
 		s.kill(n)
 	}
 	s.nodes = nil
+	clear(s.probes) // admissions may be lost, and nobody probes any more
 	lost := s.log.LoseTail(s.rng.IntN(6))
 	s.note("power failure: %d commits are lost", lost)
 	if lost > 0 {
