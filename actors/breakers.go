@@ -118,7 +118,8 @@ func (b *breakers) admit(ctx context.Context, tool, who string) (lifecycle.Findi
 // report tells the breaker how an attempt has ended.
 func (b *breakers) report(call *lifecycle.Call, who string, class events.Class) {
 	v := b.get(call.Tool)
-	if v.Report(b.n.cfg.Breaker, b.n.cfg.Now(), who, class) == v {
+	probe := call.Started != nil && call.Started.Breaker.Probe
+	if !probe && v.Report(b.n.cfg.Breaker, b.n.cfg.Now(), who, class) == v {
 		return // most of the time: closed, and well
 	}
 	b.n.do(func() {
