@@ -22,13 +22,13 @@ type callActor struct {
 	self   *actor.PID
 
 	owe     owe
-	busy    map[lifecycle.Effect]context.CancelFunc // what is being found out or waited for
+	busy    map[lifecycle.Effect]*errand // what is being found out or waited for
 	waiting []lifecycle.Effect                      // gates that said: not now
 	retry   *time.Timer
 }
 
 func newCallActor(n *Node, key events.CallKey, parent *actor.PID) *callActor {
-	return &callActor{n: n, key: key, parent: parent, busy: make(map[lifecycle.Effect]context.CancelFunc)}
+	return &callActor{n: n, key: key, parent: parent, busy: make(map[lifecycle.Effect]*errand)}
 }
 
 // Receive is proto.actor's.
@@ -52,10 +52,9 @@ func (a *callActor) Receive(c actor.Context) {
 // owed starts what is new, and stops what nobody wants any more.
 func (a *callActor) owed(m owe) {
 	a.owe = m
-	for e, cancel := range a.busy {
+	for e := range a.busy {
 		if !slices.Contains(m.effects, e) {
-			cancel()
-			delete(a.busy, e)
+			a.drop(e)
 		}
 	}
 	a.waiting = slices.DeleteFunc(a.waiting, func(e lifecycle.Effect) bool { return !slices.Contains(m.effects, e) })
@@ -93,15 +92,21 @@ func (a *callActor) start(e lifecycle.Effect) lifecycle.Command {
 
 // after has an effect come up again in d.
 func (a *callActor) after(e lifecycle.Effect, d time.Duration) {
-	t := time.AfterFunc(d, func() { a.n.root.Send(a.self, timed{e}) })
-	a.busy[e] = func() { t.Stop() }
+	is, self := &errand{}, a.self
+	t := time.AfterFunc(d, func() { a.n.root.Send(self, timed{e, is}) })
+	is.stop = func() { t.Stop() }
+	a.busy[e] = is
 }
 
 func (a *callActor) timed(m timed) {
-	if a.busy[m.effect] == nil {
+	if a.busy[m.effect] != m.is {
 		return // not wanted any more
 	}
 	delete(a.busy, m.effect)
+	if wait := m.effect.At.Sub(a.n.cfg.Now()); wait > 0 { // the clock was set back meanwhile
+		a.after(m.effect, wait)
+		return
+	}
 	switch m.effect.Do {
 	case lifecycle.DoExpire:
 		a.n.root.Send(a.parent, act{lifecycle.Expire{Call: a.key.Offset}})
@@ -134,22 +139,25 @@ func (a *callActor) gate(e lifecycle.Effect) lifecycle.Command {
 // outside runs fn on a goroutine; its answer comes back as a message.
 func (a *callActor) outside(e lifecycle.Effect, fn func(context.Context, owe) found) {
 	ctx, cancel := context.WithCancel(a.n.ctx)
-	a.busy[e] = cancel
-	o, self := a.owe, a.self
-	a.n.do(func() {
+	is := &errand{stop: cancel}
+	a.busy[e] = is
+	n, o, self := a.n, a.owe, a.self
+	n.do(func() {
 		f := fn(ctx, o)
-		f.effect = e
-		a.n.root.Send(self, f)
+		f.effect, f.is = e, is
+		if is.answer(f.held) {
+			n.root.Send(self, f)
+		} else {
+			n.giveBack(f.held, is.running)
+		}
 	})
 }
 
 func (a *callActor) found(m found) {
-	cancel := a.busy[m.effect]
-	if cancel == nil { // not wanted any more: the call went another way meanwhile
-		a.n.giveBack(m.held)
-		return
+	if a.busy[m.effect] != m.is {
+		return // not wanted any more: the call went another way meanwhile
 	}
-	cancel()
+	m.is.stop()
 	delete(a.busy, m.effect)
 	if m.cmd != nil {
 		a.send(m.cmd)
@@ -178,7 +186,7 @@ func (a *callActor) again() {
 
 // perform has the hands run the attempt, or attaches to it where it runs.
 func (a *callActor) perform(e lifecycle.Effect) {
-	a.busy[e] = func() {}
+	a.busy[e] = &errand{stop: func() {}}
 	call, o, parent, n := a.owe.turn.Calls[a.key.Offset], a.owe, a.parent, a.n
 	tool, known := n.cfg.Registry.Lookup(call.Tool)
 	if !known { // it was there when the call was let through
@@ -243,8 +251,8 @@ func (a *callActor) probe(ctx context.Context, o owe) found {
 
 // stop ends what only this actor waits for. What the hands run goes on.
 func (a *callActor) stop() {
-	for _, cancel := range a.busy {
-		cancel()
+	for e := range a.busy {
+		a.drop(e)
 	}
 	if a.retry != nil {
 		a.retry.Stop()

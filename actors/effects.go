@@ -39,10 +39,7 @@ func (a *turnActor) stateDue() []lifecycle.Effect {
 		return nil
 	}
 	if a.stateOld {
-		a.dueOfState, a.stateOld = nil, false
-		if a.owner.Boot != "" && a.state.Owner == a.owner { // until then they are another's debts
-			a.dueOfState = lifecycle.Due(a.state)
-		}
+		a.dueOfState, a.stateOld = lifecycle.Due(a.state), false
 	}
 	return a.dueOfState
 }
@@ -242,14 +239,9 @@ func (a *turnActor) release(c actor.Context, call *lifecycle.Call) {
 		delete(a.calls, call.Offset)
 		delete(a.owed, call.Offset)
 	}
-	if call.Started != nil {
-		h := holding{call: a.key.Call(call.Offset), locks: call.Started.Locks, boot: call.Started.Owner.Boot}
-		if call.Started.Breaker.Probe {
-			h.probe = call.Tool
-		}
-		if h.any() {
-			n.do(func() { n.giveBack(h) })
-		}
+	if s := call.Started; s != nil && (len(s.Locks) > 0 || s.Breaker.Probe) || call.Verdict != nil && len(call.Verdict.Resources) > 0 {
+		key, workspace := a.key.Call(call.Offset), n.workspace(a.state.Submitted)
+		n.do(func() { n.unheld(key, call, workspace) })
 	}
 	if v := call.Verdict; v != nil && v.Key != "" && call.Last != events.KindDeduplicated {
 		n.do(func() { n.wakeWaiting(v.Key) })
@@ -261,8 +253,10 @@ func (a *turnActor) unstarted(b lifecycle.Begin, recs []events.Record) {
 	if slices.ContainsFunc(recs, func(r events.Record) bool { return r.Call == b.Call && r.Event.Kind() == events.KindStarted }) {
 		return
 	}
-	if h := heldBy(a.key.Call(b.Call), a.n.cfg.Boot, a.state.Calls[b.Call].Tool, b); h.any() {
-		a.n.do(func() { a.n.giveBack(h) })
+	call := a.spec.Calls[b.Call]
+	running := call.Phase == lifecycle.PhaseStarted
+	if h := heldBy(a.key.Call(b.Call), a.n.cfg.Boot, call.Tool, b); h.any() {
+		a.n.do(func() { a.n.giveBack(h, running) })
 	}
 }
 
@@ -359,18 +353,23 @@ func (a *turnActor) handBack(c actor.Context) {
 	a.lost = true
 	owner := a.owner
 	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, owner, s) })
-	if d := a.n.delivery(a.key); d != nil {
-		a.n.nak(d, 0)
-	}
+	a.back = true
 	c.Stop(c.Self())
 }
 
-// stopped takes the turn out of memory.
+// stopped takes the turn out of memory, and only then gives its message back:
+// it may come to this very node in less than a millisecond.
 func (a *turnActor) stopped() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
+	a.n.wg.Add(1) // BEFORE unseat: Stop waits for the last turn, and then for this
+	defer a.n.wg.Done()
+	d := a.n.delivery(a.key)
 	a.n.unseat(a.key, a.heard, a.state.Ended != nil)
+	if a.back && d != nil {
+		a.n.nak(d, 0)
+	}
 }
 
 // late appends an answer whose attempt was over: whoever owns the turn now, it

@@ -27,8 +27,9 @@ type locks struct {
 
 // lockSeat is a lock's actor, kept while anybody on this node needs it.
 type lockSeat struct {
-	pid  *actor.PID
-	uses int
+	pid   *actor.PID
+	takes int                 // under way
+	held  map[string][]uint64 // by call: the takes that it has, by their revisions
 }
 
 func newLocks(n *Node) *locks { return &locks{n: n, pids: make(map[string]*lockSeat)} }
@@ -52,7 +53,7 @@ func (l *locks) takeAll(ctx context.Context, call events.CallKey, uses []events.
 		got, err := l.take(ctx, call, name, u.Exclusive)
 		if err != nil {
 			for _, have := range out {
-				l.free(have.Resource, call)
+				l.undo(have, call)
 			}
 			return nil, fmt.Errorf("lease on %s: %w", u.Name, err)
 		}
@@ -63,54 +64,100 @@ func (l *locks) takeAll(ctx context.Context, call events.CallKey, uses []events.
 
 func (l *locks) take(ctx context.Context, call events.CallKey, resource string, exclusive bool) (events.Lock, error) {
 	m := takeLock{ctx: ctx, call: call.String(), exclusive: exclusive, done: make(chan tookLock, 1)}
-	l.n.root.Send(l.seat(resource), m)
+	l.at(resource, true, func(s *lockSeat) {
+		s.takes++
+		l.n.root.Send(s.pid, m)
+	})
+	var r tookLock
 	select {
-	case r := <-m.done:
-		if r.err != nil {
-			l.leave(resource)
-		}
-		return events.Lock{Resource: resource, Exclusive: exclusive, Boot: l.n.cfg.Boot, Revision: r.rev}, r.err
+	case r = <-m.done:
 	case <-ctx.Done():
-		l.free(resource, call) // behind the take in the mailbox: whatever it got is given back
-		return events.Lock{}, ctx.Err()
+		r.err = ctx.Err()
 	}
+	l.at(resource, true, func(s *lockSeat) {
+		s.takes--
+		if r.err == nil {
+			s.held[m.call] = append(s.held[m.call], r.rev)
+			return
+		}
+		l.n.root.Send(s.pid, leaveLock{m}) // whatever it got meanwhile is given back
+	})
+	return events.Lock{Resource: resource, Exclusive: exclusive, Boot: l.n.cfg.Boot, Revision: r.rev}, r.err
 }
 
-// free gives a lease back, also one that an earlier owner of the call took. One
-// that the call does not hold is no error.
+// undo gives one take back. Others of the same call stay: an attempt that runs
+// keeps its lease although a second start that was prepared for it was not wanted.
+func (l *locks) undo(have events.Lock, call events.CallKey) {
+	key := call.String()
+	l.at(have.Resource, false, func(s *lockSeat) {
+		i := slices.Index(s.held[key], have.Revision)
+		if i < 0 {
+			return // given back already
+		}
+		if s.held[key] = slices.Delete(s.held[key], i, i+1); len(s.held[key]) == 0 {
+			delete(s.held, key)
+		}
+		l.n.root.Send(s.pid, undoLock{key, have.Revision})
+	})
+}
+
+// free gives up all that the call has of a resource, also what an earlier owner
+// of the call took. A call that has nothing is no error.
 func (l *locks) free(resource string, call events.CallKey) {
-	l.mu.Lock()
-	known := l.pids[resource] != nil
-	l.mu.Unlock()
-	if known {
-		defer l.leave(resource) // the use that take began
-	}
-	l.n.root.Send(l.seat(resource), freeLock{call.String()})
-	l.leave(resource)
+	l.at(resource, true, func(s *lockSeat) {
+		delete(s.held, call.String())
+		l.n.root.Send(s.pid, freeLock{call.String()})
+	})
 }
 
-func (l *locks) seat(resource string) *actor.PID {
+// freeHeld is free where this node has taken something for the call.
+func (l *locks) freeHeld(resource string, call events.CallKey) {
+	l.at(resource, false, func(s *lockSeat) {
+		if len(s.held[call.String()]) > 0 {
+			delete(s.held, call.String())
+			l.n.root.Send(s.pid, freeLock{call.String()})
+		}
+	})
+}
+
+// drop forgets what this node holds for a turn that it does not act for any more.
+// The leases stay in their cells until they end, or the call's next owner, who
+// enters them, gives them back.
+func (l *locks) drop(turn events.TurnKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for resource, s := range l.pids {
+		for call := range s.held {
+			if k, err := events.ParseCallKey(call); err == nil && k.TurnKey() == turn {
+				delete(s.held, call)
+				l.n.root.Send(s.pid, dropLock{call})
+			}
+		}
+		l.leave(resource, s)
+	}
+}
+
+// at does something with a resource's seat, under the lock, so that the actor
+// hears of it in the same order. make says that there must be one.
+func (l *locks) at(resource string, make bool, fn func(*lockSeat)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.pids[resource]
+	if s == nil && !make {
+		return
+	}
 	if s == nil {
-		s = &lockSeat{}
+		s = &lockSeat{held: map[string][]uint64{}}
 		s.pid = l.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &lockActor{n: l.n, resource: resource} }, actor.WithDispatcher(l.n.pool)))
 		l.pids[resource] = s
 	}
-	s.uses++
-	return s.pid
+	fn(s)
+	l.leave(resource, s)
 }
 
 // leave lets the actor go once nobody needs it. Poison goes behind the mailbox.
-func (l *locks) leave(resource string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.pids[resource]
-	if s == nil {
-		return
-	}
-	if s.uses--; s.uses <= 0 {
+func (l *locks) leave(resource string, s *lockSeat) {
+	if s.takes == 0 && len(s.held) == 0 {
 		delete(l.pids, resource)
 		l.n.root.Poison(s.pid)
 	}
@@ -136,7 +183,26 @@ type tookLock struct {
 	err error
 }
 
+// leaveLock ends a take that nobody waits for any more.
+type leaveLock struct{ take takeLock }
+
+// undoLock gives one take of a call back.
+type undoLock struct {
+	call string
+	rev  uint64
+}
+
+// freeLock gives up all that a call has, whatever boot took it.
 type freeLock struct{ call string }
+
+// dropLock forgets what a call has here, and leaves its cell alone.
+type dropLock struct{ call string }
+
+// lease is what a call has of a resource through this node.
+type lease struct {
+	lifecycle.Hold
+	revs []uint64 // of its takes
+}
 
 type renewLocks struct{}
 
@@ -148,7 +214,7 @@ type lockActor struct {
 	resource string
 	self     *actor.PID
 	queue    []takeLock
-	held     []lifecycle.Hold
+	held     []lease
 	tick     *time.Timer
 	retry    *time.Timer
 }
@@ -163,8 +229,18 @@ func (a *lockActor) Receive(c actor.Context) {
 	case takeLock:
 		a.queue = append(a.queue, m)
 		a.serve()
+	case leaveLock:
+		a.leave(m.take)
+		a.serve()
+	case undoLock:
+		a.undo(m.call, m.rev)
+		a.serve()
 	case freeLock:
-		a.freeCall(m.call)
+		a.forget(m.call)
+		a.clear(func(s lifecycle.LockState, now time.Time) lifecycle.LockState { return s.Free(now, m.call) })
+		a.serve()
+	case dropLock:
+		a.forget(m.call)
 		a.serve()
 	case retryLock:
 		a.retry = nil
@@ -190,12 +266,12 @@ func (a *lockActor) serve() {
 			return s.Take(now, h)
 		})
 		switch {
-		case err != nil:
+		case err != nil: // it may have been kept: leave gives it back
 			a.queue = a.queue[1:]
 			m.done <- tookLock{err: err}
 		case ok:
 			a.queue = a.queue[1:]
-			a.held = append(slices.DeleteFunc(a.held, func(x lifecycle.Hold) bool { return x.Call == h.Call }), h)
+			a.hold(h, rev)
 			a.schedule()
 			m.done <- tookLock{rev: rev}
 		default:
@@ -222,26 +298,90 @@ func (a *lockActor) schedule() {
 	}
 }
 
-// renew extends every lease that this node holds here.
+// hold notes a take of a call.
+func (a *lockActor) hold(h lifecycle.Hold, rev uint64) {
+	i := a.find(h.Call)
+	if i < 0 {
+		a.held = append(a.held, lease{Hold: h, revs: []uint64{rev}})
+		return
+	}
+	a.held[i].Hold, a.held[i].revs = h, append(a.held[i].revs, rev)
+}
+
+func (a *lockActor) find(call string) int {
+	return slices.IndexFunc(a.held, func(x lease) bool { return x.Call == call })
+}
+
+// renew extends every lease that this node holds here. One that the call's next
+// owner has entered, or that ran out and went to somebody else, is this node's no
+// more: it would stand in their way for ever.
 func (a *lockActor) renew() {
 	a.tick = nil
 	if len(a.held) == 0 {
 		return
 	}
+	var lost []string
 	_, _, err := a.cell(a.n.ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
+		lost = nil
 		for i := range a.held {
-			a.held[i].Until = now.Add(a.n.cfg.LockTTL)
-			s, _ = s.Take(now, a.held[i])
+			h := a.held[i].Hold
+			h.Until = now.Add(a.n.cfg.LockTTL)
+			next, ok := s.Renew(now, h)
+			if !ok {
+				lost = append(lost, h.Call)
+				continue
+			}
+			s, a.held[i].Hold = next, h
 		}
 		return s, true
 	})
 	if err != nil {
 		a.n.log.Error("a lease could not be renewed", "resource", a.resource, "err", err)
 	}
+	for _, call := range lost {
+		a.n.log.Warn("a lease was lost: somebody else has it", "resource", a.resource, "call", call)
+		a.forget(call)
+	}
 	a.schedule()
 }
 
-func (a *lockActor) freeCall(call string) {
+// leave ends a take that its caller has given up, or whose outcome is not known.
+func (a *lockActor) leave(m takeLock) {
+	a.queue = slices.DeleteFunc(a.queue, func(q takeLock) bool { return q.done == m.done })
+	select {
+	case r := <-m.done: // it had been served, and nobody has heard
+		if r.err == nil {
+			a.undo(m.call, r.rev)
+			return
+		}
+	default:
+	}
+	if a.find(m.call) < 0 { // its place among those who wait, and what may have been kept
+		a.freeOwn(m.call)
+	}
+}
+
+// undo gives one take of a call back, and with the last one the lease.
+func (a *lockActor) undo(call string, rev uint64) {
+	i := a.find(call)
+	if i < 0 {
+		return
+	}
+	l := &a.held[i]
+	if l.revs = slices.DeleteFunc(l.revs, func(r uint64) bool { return r == rev }); len(l.revs) == 0 {
+		a.held = slices.Delete(a.held, i, i+1)
+		a.freeOwn(call)
+	}
+}
+
+// freeOwn gives back what the call has through this node. What another boot has
+// taken for it stays.
+func (a *lockActor) freeOwn(call string) {
+	a.clear(func(s lifecycle.LockState, now time.Time) lifecycle.LockState { return s.FreeOn(now, call, a.n.cfg.Boot) })
+}
+
+// forget drops a call here, and answers takes of it that wait.
+func (a *lockActor) forget(call string) {
 	a.queue = slices.DeleteFunc(a.queue, func(m takeLock) bool {
 		gone := m.call == call
 		if gone {
@@ -249,11 +389,15 @@ func (a *lockActor) freeCall(call string) {
 		}
 		return gone
 	})
-	a.held = slices.DeleteFunc(a.held, func(h lifecycle.Hold) bool { return h.Call == call })
+	a.held = slices.DeleteFunc(a.held, func(x lease) bool { return x.Call == call })
+}
+
+// clear takes something away from the cell.
+func (a *lockActor) clear(how func(lifecycle.LockState, time.Time) lifecycle.LockState) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(a.n.ctx), 5*time.Second)
 	defer stop()
 	_, _, err := a.cell(ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
-		return s.Free(now, call), true
+		return how(s, now), true
 	})
 	if err != nil {
 		a.n.log.Warn("a lease was not given back: it ends by itself", "resource", a.resource, "err", err)

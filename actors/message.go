@@ -76,12 +76,16 @@ type act struct{ cmd lifecycle.Command }
 // found brings a call actor what its gates found outside.
 type found struct {
 	effect lifecycle.Effect
+	is     *errand
 	cmd    lifecycle.Command // nil: wait and ask again
 	held   holding           // what was taken for it
 }
 
 // timed says that a call's timer has fired.
-type timed struct{ effect lifecycle.Effect }
+type timed struct {
+	effect lifecycle.Effect
+	is     *errand
+}
 
 // again asks a call actor to try once more what had to wait.
 type again struct{}

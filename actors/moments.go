@@ -32,10 +32,14 @@ func heldBy(call events.CallKey, boot, tool string, b lifecycle.Begin) holding {
 	return h
 }
 
-// giveBack frees leases and the breaker's probe.
-func (n *Node) giveBack(h holding) {
+// giveBack undoes what was taken for one start. What an attempt of the same call
+// holds that runs already stays: running says that there is one.
+func (n *Node) giveBack(h holding, running bool) {
 	for _, l := range h.locks {
-		n.locks.free(l.Resource, h.call)
+		n.locks.undo(l, h.call)
+	}
+	if running {
+		return
 	}
 	if h.probe != "" {
 		n.breaks.spare(h.probe, holder(h.call, h.boot))

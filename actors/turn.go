@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -32,6 +33,8 @@ type turnActor struct {
 	at    uint64         // sequence of the last one
 	state lifecycle.Turn // of what is in the log
 	owner events.Owner   // as this actor has claimed it; zero before
+	mine  events.Owner   // of the last claim that this actor decided: what the log may name as its own
+	was   events.Owner   // as whom it acted last: what still comes of that is evidence
 
 	// What has been decided on top and is not in the log yet.
 	spec    lifecycle.Turn
@@ -55,12 +58,14 @@ type turnActor struct {
 	timer   *time.Timer // of the turn's deadline
 	ending  bool
 	untold  []bus.Stored
-	heard   uint64 // nudges acted on
-	behind  *nudge // heard while something was under way
-	claimed bool   // this actor's claim is in the log
+	heard   uint64       // nudges acted on
+	behind  *nudge       // heard while something was under way
+	claimed bool         // this actor's claim is in the log
+	gone    map[int]bool // calls whose end was seen, and what they held given up
 	drain   bool
 	giveUp  bool
 	lost    bool // another owner has it: nothing more is done here
+	back    bool // the message is given back once the turn is out of memory
 
 	hopeless string // why the turn has to be abandoned, "" if it need not be
 }
@@ -68,7 +73,7 @@ type turnActor struct {
 func newTurnActor(n *Node, key events.TurnKey, stored []bus.Stored, drained bool) *turnActor {
 	return &turnActor{
 		n: n, key: key, inc: incarnations.Add(1), drained: drained, log: stored,
-		calls: make(map[int]*actor.PID), owed: make(map[int][]lifecycle.Effect),
+		calls: make(map[int]*actor.PID), owed: make(map[int][]lifecycle.Effect), gone: make(map[int]bool),
 	}
 }
 
@@ -81,6 +86,8 @@ func (a *turnActor) Receive(c actor.Context) {
 		a.begin(c)
 	case *actor.Stopped:
 		a.stopped()
+	case *actor.Terminated:
+		a.terminated(m)
 	case appended:
 		a.appended(c, m)
 	case loaded:
@@ -124,6 +131,14 @@ func (a *turnActor) Receive(c actor.Context) {
 // begin folds what the queue's item brought, and claims.
 func (a *turnActor) begin(c actor.Context) {
 	a.refold(a.log)
+	for i, call := range a.state.Calls {
+		a.gone[i] = !call.Open()
+	}
+	if had := a.state.Owner; had.Boot == a.n.cfg.Boot && a.state.Parked == nil {
+		// An earlier actor of this node owned it, and nothing of that is left but what
+		// the hands may still hold: it is claimed anew, like another node's.
+		a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, had, s) })
+	}
 	a.claim()
 	a.pump(c)
 }
@@ -133,7 +148,7 @@ func (a *turnActor) claim() {
 	if d == nil {
 		return
 	}
-	a.command(lifecycle.Claim{Boot: a.n.cfg.Boot, Node: a.n.cfg.Name, Reply: d.Reply(), Drained: a.drained})
+	a.command(lifecycle.Claim{Boot: a.n.cfg.Boot, Node: a.n.cfg.Name, Reply: d.Reply(), Drained: a.drained, Anew: true})
 }
 
 // refold makes the state anew from commits.
@@ -145,9 +160,13 @@ func (a *turnActor) refold(stored []bus.Stored) {
 	a.state = lifecycle.Fold(a.key, commits(stored)...)
 	a.spec, a.pend = a.state, nil
 	a.specOld, a.stateOld = true, true
+	if a.owner.Boot != "" {
+		a.was = a.owner
+	}
 	a.owner = events.Owner{}
-	if a.state.Owner.Boot == a.n.cfg.Boot && a.state.Parked == nil {
+	if a.state.Owner == a.mine && a.state.Parked == nil {
 		a.owner = a.state.Owner
+		a.claimed = a.claimed || a.owner.Boot != ""
 	}
 }
 
@@ -160,6 +179,9 @@ func (a *turnActor) command(cmd lifecycle.Command) {
 		}
 		a.refused(cmd, lifecycle.ErrStale)
 		return
+	}
+	if _, ok := cmd.(lifecycle.Claim); ok && a.owner.Boot != "" {
+		return // decided again after a reload that has found it in the log
 	}
 	env := lifecycle.Env{Now: a.now(), Owner: a.owner}
 	recs, err := lifecycle.Decide(a.spec, env, cmd)
@@ -175,6 +197,7 @@ func (a *turnActor) command(cmd lifecycle.Command) {
 	}
 	if _, ok := cmd.(lifecycle.Claim); ok {
 		a.owner = events.Owner{Boot: a.n.cfg.Boot, Epoch: a.spec.Owner.Epoch + 1}
+		a.mine = a.owner
 	}
 	for _, r := range recs {
 		a.spec = lifecycle.Evolve(a.spec, lifecycle.Meta{At: env.Now, By: a.owner}, r)
@@ -188,7 +211,7 @@ func (a *turnActor) command(cmd lifecycle.Command) {
 func (a *turnActor) refused(cmd lifecycle.Command, err error) {
 	s, ok := cmd.(lifecycle.Settle)
 	if ok && (errors.Is(err, lifecycle.ErrStale) || errors.Is(err, lifecycle.ErrEnded) || errors.Is(err, lifecycle.ErrNotOwner)) {
-		a.n.late(a.key.Call(s.Call), a.owner, s)
+		a.n.late(a.key.Call(s.Call), cmp.Or(a.owner, a.was), s)
 		return
 	}
 	if !errors.Is(err, lifecycle.ErrStale) && !errors.Is(err, lifecycle.ErrEnded) {
@@ -346,16 +369,20 @@ func (a *turnActor) fold(c actor.Context, s bus.Stored) {
 		a.untold = append(a.untold, s)
 	}
 	for _, r := range s.Commit.Records {
-		if r.Call == events.TurnEvent {
-			continue
+		if r.Call != events.TurnEvent {
+			a.settled(c, a.state.Calls[r.Call])
 		}
-		call := a.state.Calls[r.Call]
-		if call.Phase != lifecycle.PhaseStarted && call.Attempt > 0 {
-			a.n.hands.forget(attemptKey{a.key.Call(r.Call), call.Attempt})
-		}
-		if events.IsTerminal(r.Event.Kind()) {
-			a.release(c, call)
-		}
+	}
+}
+
+// settled lets go of what a call does not need any more, as the log stands now.
+func (a *turnActor) settled(c actor.Context, call *lifecycle.Call) {
+	if call.Phase != lifecycle.PhaseStarted && call.Attempt > 0 {
+		a.n.hands.forget(attemptKey{a.key.Call(call.Offset), call.Attempt})
+	}
+	if !call.Open() && !a.gone[call.Offset] {
+		a.gone[call.Offset] = true
+		a.release(c, call)
 	}
 }
 
@@ -406,9 +433,15 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 	cmds := append(a.flown, a.cmds...)
 	a.flown, a.cmds = nil, nil
 	a.refold(m.commits)
-	if had.Boot != "" && a.state.Owner.Epoch >= had.Epoch && a.state.Owner != had && a.state.Ended == nil {
-		a.lose(c, had)
-		return
+	if had.Boot != "" && a.state.Owner.Epoch >= had.Epoch && a.state.Owner != had {
+		a.orphan(had)
+		if a.state.Ended == nil {
+			a.lose(c)
+			return
+		}
+	}
+	for _, call := range a.state.Calls { // also what an append has kept whose answer was lost
+		a.settled(c, call)
 	}
 	if a.hopeless == "" {
 		for _, cmd := range cmds {
@@ -434,18 +467,21 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 // lose stops acting for a turn that another boot has claimed. Where this one's
 // own claim never came into the log, the message goes back, to be judged on the
 // whole history.
-func (a *turnActor) lose(c actor.Context, had events.Owner) {
+func (a *turnActor) lose(c actor.Context) {
 	a.lost = true
-	if !a.claimed {
-		if d := a.n.delivery(a.key); d != nil {
-			a.n.nak(d, 0)
-		}
-		c.Stop(c.Self())
-		return
+	if d := a.n.delivery(a.key); d != nil && !a.claimed {
+		a.n.nak(d, 0)
+	} else {
+		a.n.log.Warn("another node has claimed the turn: this one stops acting for it", "turn", a.key.String(), "owner", a.state.Owner.Boot)
 	}
-	a.n.log.Warn("another node has claimed the turn: this one stops acting for it", "turn", a.key.String(), "owner", a.state.Owner.Boot)
-	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, had, s) })
 	c.Stop(c.Self())
+}
+
+// orphan lets go of what runs and what is held here for a turn that is not this
+// actor's any more. What the attempts still answer is evidence.
+func (a *turnActor) orphan(had events.Owner) {
+	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, had, s) })
+	a.n.locks.drop(a.key)
 }
 
 // nudged reads the turn anew where somebody else has appended to it.

@@ -63,6 +63,30 @@ func (l LockState) Free(now time.Time, call string) LockState {
 	return next
 }
 
+// FreeOn is Free for what the call has through one boot: an earlier owner gives
+// nothing of its successor's back.
+func (l LockState) FreeOn(now time.Time, call, boot string) LockState {
+	next := l.at(now)
+	same := func(x Hold) bool { return x.Call == call && x.Boot == boot }
+	next.Holds = slices.DeleteFunc(next.Holds, same)
+	next.Waiting = slices.DeleteFunc(next.Waiting, same)
+	return next
+}
+
+// Renew extends the hold of a call, also one that has run out while nobody else
+// wanted the lock. ok is false, and nothing changes, where the call's next owner
+// has entered it on another boot, or somebody else has the lock now.
+func (l LockState) Renew(now time.Time, h Hold) (next LockState, ok bool) {
+	moved := func(x Hold) bool { return x.Call == h.Call && x.Boot != h.Boot }
+	if slices.ContainsFunc(l.at(now).Holds, moved) {
+		return l, false
+	}
+	if next, ok = l.Take(now, h); !ok {
+		return l, false
+	}
+	return next, true
+}
+
 // Held says whether the call holds the lock on that boot.
 func (l LockState) Held(now time.Time, call, boot string) bool {
 	return slices.ContainsFunc(l.at(now).Holds, func(h Hold) bool { return h.Call == call && h.Boot == boot })

@@ -187,18 +187,21 @@ func (k *checking) storedAgain() (lifecycle.Turn, error) {
 	return t, nil
 }
 
-// mostPlaces is at how many places the messages of one turn are rendered. At all
-// others where nothing changes they are the same; of more changes it is the first
-// and last eighths and an even choice between.
+// mostPlaces is at how many places the messages of one turn are rendered. Between
+// two changes they are the same; of more changes it is the first and last eight,
+// and sixteen between.
 const mostPlaces = 32
 
-// changes says whether an event changes what the model is told.
-func changes(e projections.Event) bool {
-	kind := e.Kind()
-	if e.Call == events.TurnEvent {
-		return kind == events.KindTurnSubmitted || events.EndsTurn(kind)
-	}
-	return events.IsTerminal(kind)
+// changes folds the answers, and calls do wherever what the model is told has
+// changed.
+func (k *checking) changes(do func(at events.Position, turns []*projections.Turn)) {
+	conv := projections.Answers.Init()
+	k.each(func(e projections.Event) {
+		conv = projections.Answers.Apply(conv, e)
+		if t := conv.Turn(k.key); t != nil && t.Last == e.Pos {
+			do(e.Pos, conv.Turns)
+		}
+	})
 }
 
 // places chooses among n changes: all of few, else mostPlaces of them.
@@ -222,21 +225,12 @@ func places(n int) map[int]bool {
 // changes, and holds them against the provider's rules: L7.
 func (k *checking) renderings() {
 	n := 0
-	k.each(func(e projections.Event) {
-		if changes(e) {
-			n++
-		}
-	})
+	k.changes(func(events.Position, []*projections.Turn) { n++ })
 	chosen, i := places(n), 0
-	conv := projections.Answers.Init()
-	k.each(func(e projections.Event) {
-		conv = projections.Answers.Apply(conv, e)
-		if !changes(e) {
-			return
-		}
+	k.changes(func(at events.Position, turns []*projections.Turn) {
 		if chosen[i] {
-			if err := valid(conv.Turns); err != nil {
-				k.fail(e.Pos, events.TurnEvent, lawRules, "%v", err)
+			if err := valid(turns); err != nil {
+				k.fail(at, events.TurnEvent, lawRules, "%v", err)
 			}
 		}
 		i++

@@ -238,12 +238,6 @@ func (a *api) until(trace, turn, kind, call string) {
 	})
 }
 
-// pending is an approval that waits.
-type pending struct {
-	Call                  json.RawMessage
-	Tool, Asks, Why, Hash string
-}
-
 // tools are the names in the node's tool list.
 func (a *api) tools() map[string]bool {
 	a.t.Helper()

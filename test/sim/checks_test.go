@@ -29,6 +29,7 @@ func (l *ledger) add(s *sim, r *run) {
 	}
 	s.note("%s: the effect of attempt %d happens", r.call, r.attempt)
 	s.started(e)
+	s.agreed(e)
 	for _, o := range l.effects {
 		again := o.call == e.call
 		switch {
@@ -96,6 +97,25 @@ func (s *sim) started(e effect) {
 	s.fail("L4: %s has had an effect, and the start of attempt %d is not in the log", e.call, e.attempt)
 }
 
+// agreed checks that a person has agreed to what only a person may allow.
+func (s *sim) agreed(e effect) {
+	if !e.tool.asks && e.tool.tier != events.Approval {
+		return
+	}
+	t, _, log := s.load(e.call.TurnKey())
+	for _, c := range log {
+		for _, r := range c.Commit.Records {
+			if a, ok := r.Event.(*events.Approved); ok && r.Call == e.call.Offset && a.Hash == t.Calls[r.Call].Hash {
+				return
+			}
+		}
+	}
+	c := t.Calls[e.call.Offset]
+	if t.Planned == nil || !slices.Contains(t.Planned.Inherited.Approvals, lifecycle.SessionApproval(c.Tool, c.Hash)) {
+		s.fail("L3: %s has had an effect, and nobody has agreed to it", e.call)
+	}
+}
+
 // checkStarts checks L4 again once a tail was lost: starts above readonly were
 // durable.
 func (s *sim) checkStarts() {
@@ -159,7 +179,25 @@ func (s *sim) checkTurn(c *client) {
 		s.fail("durability: %s was told %q, and it is %q now", c.key, c.told, now)
 	}
 	for _, call := range t.Calls {
+		s.checkReuse(c, call)
 		s.checkEffects(c.key.Call(call.Offset), call)
+	}
+}
+
+// checkReuse checks that a duplicate asked for what its holder did.
+func (s *sim) checkReuse(c *client, call *lifecycle.Call) {
+	d, ok := call.Terminal.(*events.Deduplicated)
+	if !ok {
+		return
+	}
+	of, err := events.ParseCallKey(d.Of)
+	if err != nil {
+		s.fail("key: %s/%d is a duplicate of %q", c.key, call.Offset, d.Of)
+		return
+	}
+	holder, _, _ := s.load(of.TurnKey())
+	if h := holder.Call(of.Offset); h == nil || h.Open() || h.Hash != call.Hash || h.Tool != call.Tool {
+		s.fail("key: %s/%d has the result of %s, which is not what it asked for", c.key, call.Offset, of)
 	}
 }
 

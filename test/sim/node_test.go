@@ -172,6 +172,9 @@ func (n *node) reap() bool {
 			continue
 		}
 		n.s.finish(r)
+		if sh := n.shell(r.call.TurnKey()); sh != nil && sh.pending == nil && n.s.chance(0.3) {
+			sh.stale(r) // hands that do not know that the attempt is over
+		}
 		if r.answered {
 			n.s.counts.mark("late answer")
 			n.s.say(r.call.TurnKey(), events.Owner{}, lifecycle.Late{
@@ -181,6 +184,15 @@ func (n *node) reap() bool {
 		return true
 	}
 	return false
+}
+
+// stale reports an attempt that is over: whoever decides must refuse it.
+func (sh *shell) stale(r *run) {
+	_, err := lifecycle.Decide(sh.state, lifecycle.Env{Now: sh.n.s.now, Owner: sh.owner}, r.settle())
+	sh.n.s.counts.mark("stale answer refused: %t", err != nil)
+	if err == nil {
+		sh.command(r.settle(), nobody)
+	}
 }
 
 // barrier waits until what was written is durable; a node without it must stop.
