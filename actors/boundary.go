@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -31,20 +32,41 @@ func (a *turnActor) boundary(c actor.Context) {
 		return
 	}
 	a.inc = incarnations.Add(1)
-	a.pend, a.cmds, a.flown, a.open, a.ask, a.waits, a.flight, a.planing, a.parking = nil, nil, nil, 0, false, false, false, false, false
+	for _, cmd := range a.cmds {
+		if b, ok := cmd.(lifecycle.Begin); ok {
+			a.unstarted(b, nil)
+		}
+	}
+	// What was decided on top of the log is dropped with the state that it had led to:
+	// an answer that comes before the log was read must not be numbered behind it.
+	a.spec, a.specOld, a.stateOld = a.state, true, true
+	a.pend, a.cmds, a.flown, a.answers, a.behind = nil, nil, nil, nil, nil
+	a.open, a.ask, a.waits, a.flight, a.planing, a.parking, a.ending = 0, false, false, false, false, false, false
 	clear(a.owed)
 	if a.panics > maxPanics {
 		a.stuck(c)
 		return
 	}
-	inc := a.inc
-	time.AfterFunc(100*time.Millisecond<<a.panics, func() { a.n.root.Send(c.Self(), reopen{inc}) })
+	inc, self := a.inc, c.Self()
+	time.AfterFunc(100*time.Millisecond<<a.panics, func() { a.n.root.Send(self, reopen{inc}) })
+}
+
+// terminated hears that a call's actor has gone. One that nobody has stopped has
+// panicked: it owes answers that nobody else will give.
+func (a *turnActor) terminated(m *actor.Terminated) {
+	for i, pid := range a.calls {
+		if pid.Equal(m.Who) {
+			delete(a.calls, i)
+			panic(fmt.Sprintf("the actor of call %d has panicked", i))
+		}
+	}
 }
 
 // stuck abandons the turn without this actor's help.
 func (a *turnActor) stuck(c actor.Context) {
 	a.lost = true
-	owner, d := a.owner, a.n.delivery(a.key)
+	owner, d := cmp.Or(a.owner, a.was), a.n.delivery(a.key)
+	a.orphan(owner)
 	a.n.do(func() {
 		env := lifecycle.Abandon{Reason: "the node's actor failed each time it ran this turn"}
 		if err := a.n.appendOwned(a.n.ctx, a.key, owner, env); err != nil {

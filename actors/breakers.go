@@ -48,7 +48,7 @@ func (b *breakers) watch() {
 			if len(c.Value) > 0 && json.Unmarshal(c.Value, &v) != nil {
 				return nil
 			}
-			b.see(tool, altered{c.Revision, v})
+			b.see(tool, altered{rev: c.Revision, is: v})
 			return nil
 		})
 		if b.n.ctx.Err() == nil {
@@ -94,23 +94,25 @@ func open(f *lifecycle.Finding, tool string) {
 }
 
 // admit is the last gate: in half_open it makes the call the cluster's one probe.
+// Where the cell cannot be changed nobody knows who that is: the call must wait.
 func (b *breakers) admit(ctx context.Context, tool, who string) (lifecycle.Finding, events.BreakerView) {
 	f := lifecycle.Finding{Gate: lifecycle.GateAdmit}
 	view := events.BreakerView{State: string(lifecycle.BreakerClosed)}
 	if b.closed(tool) {
 		return f, view
 	}
-	var ok bool
-	rev, v := b.change(ctx, tool, func(v lifecycle.Breaker, now time.Time) (next lifecycle.Breaker) {
-		next, ok = v.Admit(b.n.cfg.Breaker, now, who)
+	now, kept := b.change(ctx, tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
+		next, _ := v.Admit(b.n.cfg.Breaker, now, who)
 		return next
 	})
-	if !ok {
+	switch {
+	case !kept:
+		f.Ruling = lifecycle.Wait
+	case now.is.OpenedAt.IsZero():
+	case now.is.Probe == who && now.is.State(b.n.cfg.Breaker, b.n.cfg.Now()) == lifecycle.BreakerHalfOpen:
+		view = events.BreakerView{State: string(lifecycle.BreakerHalfOpen), Revision: now.rev, Probe: true}
+	default:
 		open(&f, tool)
-		return f, view
-	}
-	if v.Probe == who {
-		view = events.BreakerView{State: string(lifecycle.BreakerHalfOpen), Revision: rev, Probe: true}
 	}
 	return f, view
 }
@@ -122,18 +124,28 @@ func (b *breakers) report(call *lifecycle.Call, who string, class events.Class) 
 	if !probe && v.Report(b.n.cfg.Breaker, b.n.cfg.Now(), who, class) == v {
 		return // most of the time: closed, and well
 	}
-	b.n.do(func() {
-		b.change(b.n.ctx, call.Tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
+	b.n.do(func() { b.tell(call.Tool, who, class, probe) })
+}
+
+// tell changes the cell by a report. A probe's is tried again where the cell cannot
+// be had: it would hold the slot until its lease ends. Others' are one of many.
+func (b *breakers) tell(tool, who string, class events.Class, probe bool) {
+	for range probeTries {
+		_, kept := b.change(b.n.ctx, tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
 			return v.Report(b.n.cfg.Breaker, now, who, class)
 		})
-	})
+		if kept || !probe || !pause(b.n.ctx, backOff/4) {
+			return
+		}
+	}
 }
+
+// probeTries bounds how often a probe's report is tried.
+const probeTries = 8
 
 // spare frees the probe of a call that ended without evidence.
 func (b *breakers) spare(tool, who string) {
-	b.change(b.n.ctx, tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
-		return v.Report(b.n.cfg.Breaker, now, who, events.ClassCancelled)
-	})
+	b.tell(tool, who, events.ClassCancelled, true)
 }
 
 // alter is what a breaker's actor is asked: change the cell, and say what it is then.
@@ -144,20 +156,21 @@ type alter struct {
 }
 
 type altered struct {
-	rev uint64
-	is  lifecycle.Breaker
+	rev  uint64
+	is   lifecycle.Breaker
+	kept bool // the cell says so: false where it could not be read or written
 }
 
-// change has the tool's actor change the cell. Where the cluster cannot be
-// asked, the breaker is as it was last seen.
-func (b *breakers) change(ctx context.Context, tool string, how func(lifecycle.Breaker, time.Time) lifecycle.Breaker) (uint64, lifecycle.Breaker) {
+// change has the tool's actor change the cell, and returns what it is then. kept
+// is false where the cluster could not be asked.
+func (b *breakers) change(ctx context.Context, tool string, how func(lifecycle.Breaker, time.Time) lifecycle.Breaker) (is altered, kept bool) {
 	m := alter{ctx: ctx, how: how, done: make(chan altered, 1)}
 	b.n.root.Send(b.actor(tool), m)
 	select {
 	case r := <-m.done:
-		return r.rev, r.is
+		return r, r.kept
 	case <-ctx.Done():
-		return 0, b.get(tool)
+		return altered{}, false
 	}
 }
 
@@ -206,7 +219,7 @@ func (a *breakerActor) alter(m alter) altered {
 		}
 		next := m.how(was, n.cfg.Now().UTC())
 		if next == was {
-			now := altered{cell.Revision, was}
+			now := altered{cell.Revision, was, true}
 			a.b.see(a.tool, now)
 			return now
 		}
@@ -221,12 +234,12 @@ func (a *breakerActor) alter(m alter) altered {
 		if err != nil {
 			break
 		}
-		now := altered{rev, next}
+		now := altered{rev, next, true}
 		a.b.see(a.tool, now)
 		return now
 	}
 	n.log.Warn("the breaker's cell could not be changed", "tool", a.tool)
-	return altered{0, a.b.get(a.tool)}
+	return altered{}
 }
 
 // OpenTools are the tools whose breaker is open now, as the cells say. They

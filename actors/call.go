@@ -23,7 +23,7 @@ type callActor struct {
 
 	owe     owe
 	busy    map[lifecycle.Effect]*errand // what is being found out or waited for
-	waiting []lifecycle.Effect                      // gates that said: not now
+	waiting []lifecycle.Effect           // gates that said: not now
 	retry   *time.Timer
 }
 
@@ -219,7 +219,7 @@ func (n *Node) invocation(o owe, call *lifecycle.Call, key events.CallKey) tools
 		Call: key, Attempt: call.Attempt, Tool: call.Tool, Args: o.asked.Args.JSON, Key: call.Started.Key,
 		Workspace: n.workspace(o.turn.Submitted), Mode: o.turn.Submitted.Mode, Network: n.cfg.Network,
 		Deadline: call.Started.Deadline, Expect: call.Started.Expect, Locks: call.Started.Locks,
-		Progress: func(events.Progress) {},
+		Context: o.turn.Planned.Context, Progress: func(events.Progress) {},
 	}
 }
 

@@ -351,8 +351,7 @@ func (a *turnActor) handBack(c actor.Context) {
 		return
 	}
 	a.lost = true
-	owner := a.owner
-	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, owner, s) })
+	a.orphan(a.owner)
 	a.back = true
 	c.Stop(c.Self())
 }

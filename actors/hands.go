@@ -108,8 +108,9 @@ func (h *hands) orphan(turn events.TurnKey, late func(events.CallKey, lifecycle.
 		if key.call.TurnKey() != turn {
 			continue
 		}
-		if w.done != nil {
+		if w.done != nil { // it never came into the log
 			delete(h.at, key)
+			late(key.call, *w.done)
 			continue
 		}
 		w.to = func(s lifecycle.Settle) {

@@ -377,7 +377,9 @@ func (a *lockActor) undo(call string, rev uint64) {
 // freeOwn gives back what the call has through this node. What another boot has
 // taken for it stays.
 func (a *lockActor) freeOwn(call string) {
-	a.clear(func(s lifecycle.LockState, now time.Time) lifecycle.LockState { return s.FreeOn(now, call, a.n.cfg.Boot) })
+	a.clear(func(s lifecycle.LockState, now time.Time) lifecycle.LockState {
+		return s.FreeOn(now, call, a.n.cfg.Boot)
+	})
 }
 
 // forget drops a call here, and answers takes of it that wait.

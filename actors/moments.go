@@ -181,6 +181,10 @@ func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.
 	if lock.Ruling == lifecycle.Pass {
 		admit, view := n.breaks.admit(ctx, call.Tool, holder(key, n.cfg.Boot))
 		b.Findings, b.Breaker = append(b.Findings, admit), view
+		if admit.Ruling == lifecycle.Wait {
+			n.giveBack(heldBy(key, n.cfg.Boot, call.Tool, b), false)
+			return found{}
+		}
 	}
 	return found{cmd: n.cutShort(b), held: heldBy(key, n.cfg.Boot, call.Tool, b)}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,10 +139,12 @@ func (n *Node) Start(ctx context.Context) error {
 	n.wg.Go(n.heartbeats)
 	n.wg.Go(n.live.run)
 	n.wg.Go(n.wakes)
+	// All wait for the same: one that waited only for endings would keep a room from
+	// the others for nothing.
+	placements := append(slices.Clone(n.cfg.Placements), events.EndPlacement)
 	for range min(pullers, n.cfg.Room) {
-		n.wg.Go(func() { n.takes(n.cfg.Placements) })
+		n.wg.Go(func() { n.takes(placements) })
 	}
-	n.wg.Go(func() { n.takes([]string{events.EndPlacement}) })
 	return nil
 }
 
@@ -151,12 +154,12 @@ func (n *Node) Start(ctx context.Context) error {
 // does anything.
 func (n *Node) Stop(ctx context.Context) error {
 	n.mu.Lock()
-	again := n.draining
-	n.draining, n.empty = true, make(chan struct{})
-	n.mu.Unlock()
-	if again {
+	if n.draining {
+		n.mu.Unlock()
 		return nil
 	}
+	n.draining, n.empty = true, make(chan struct{})
+	n.mu.Unlock()
 	n.halt()
 	var err error
 	if n.ctx.Err() == nil { // otherwise it has died, and its turns were not given back

@@ -69,6 +69,9 @@ func (n *Node) take(d bus.Delivery) bool {
 	case t.Foreign:
 		n.log.Error("a turn holds events of a newer release: left to a newer node", "turn", it.Turn.String())
 		n.nak(d, 30*time.Second)
+	case t.Broken != "":
+		n.log.Error("a turn's history is not one that any release writes: left alone", "turn", it.Turn.String(), "why", t.Broken)
+		n.nak(d, 30*time.Second)
 	default:
 		return n.consider(t, stored, d)
 	}
@@ -91,15 +94,15 @@ func (n *Node) nudge(key events.TurnKey, seq uint64) *seat {
 
 // again handles an item of a turn that is in memory here.
 func (n *Node) again(s *seat, d bus.Delivery) {
-	if s.delivery.Item().ID == d.Item().ID && s.delivery.Reply() != d.Reply() {
+	n.mu.Lock()
+	own := s.delivery.Item().ID == d.Item().ID
+	if own && s.delivery.Reply() != d.Reply() {
 		// The claim's own message came back: its earlier ack was late. The newer
 		// delivery is the claim now.
-		n.mu.Lock()
 		s.delivery = d
-		n.mu.Unlock()
-		return
 	}
-	if s.delivery.Item().ID != d.Item().ID {
+	n.mu.Unlock()
+	if !own {
 		n.ack(d)
 	}
 }
@@ -115,7 +118,21 @@ func (n *Node) history(d bus.Delivery) ([]bus.Stored, error) {
 	}
 	ctx, stop := context.WithTimeout(n.pull, 10*time.Second)
 	defer stop()
-	return n.cfg.Bus.Load(ctx, it.Turn, it.Seq)
+	return n.load(ctx, it.Turn, it.Seq)
+}
+
+// load reads a turn up to a sequence. That it has no events is believed only of a
+// mirror that has reached the log's head.
+func (n *Node) load(ctx context.Context, key events.TurnKey, atLeast uint64) ([]bus.Stored, error) {
+	stored, err := n.cfg.Bus.Load(ctx, key, atLeast)
+	if err != nil || len(stored) > 0 {
+		return stored, err
+	}
+	head, err := n.cfg.Bus.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return n.cfg.Bus.Load(ctx, key, head.Seq-1)
 }
 
 func commits(stored []bus.Stored) []events.Commit {
@@ -283,7 +300,7 @@ func (n *Node) wake(d bus.Delivery) {
 func (n *Node) forward(it bus.Item) error {
 	ctx, stop := context.WithTimeout(n.pull, 10*time.Second)
 	defer stop()
-	stored, err := n.cfg.Bus.Load(ctx, it.Turn, it.Seq)
+	stored, err := n.load(ctx, it.Turn, it.Seq)
 	if err != nil {
 		return err
 	}

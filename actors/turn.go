@@ -148,7 +148,7 @@ func (a *turnActor) claim() {
 	if d == nil {
 		return
 	}
-	a.command(lifecycle.Claim{Boot: a.n.cfg.Boot, Node: a.n.cfg.Name, Reply: d.Reply(), Drained: a.drained, Anew: true})
+	a.command(lifecycle.Claim{Boot: a.n.cfg.Boot, Node: a.n.cfg.Name, Reply: d.Reply(), Drained: a.drained})
 }
 
 // refold makes the state anew from commits.
@@ -468,10 +468,8 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 // own claim never came into the log, the message goes back, to be judged on the
 // whole history.
 func (a *turnActor) lose(c actor.Context) {
-	a.lost = true
-	if d := a.n.delivery(a.key); d != nil && !a.claimed {
-		a.n.nak(d, 0)
-	} else {
+	a.lost, a.back = true, !a.claimed
+	if a.claimed {
 		a.n.log.Warn("another node has claimed the turn: this one stops acting for it", "turn", a.key.String(), "owner", a.state.Owner.Boot)
 	}
 	c.Stop(c.Self())

@@ -90,6 +90,7 @@ type Invocation struct {
 	Deadline  time.Time
 	Expect    []events.Expectation
 	Locks     []events.Lock
+	Context   json.RawMessage // shared context of the trace as the turn began: a JSON object, nil if there is none
 	// Progress tells how far the attempt is. It never blocks, and drops what
 	// comes too fast. Never nil.
 	Progress func(events.Progress)

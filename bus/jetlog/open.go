@@ -38,6 +38,7 @@ type Bus struct {
 	puts    *slots
 	loads   *slots
 	scans   *slots
+	stores  *slots // writes of blobs, on scan
 	turns   *puller
 
 	admin  jetstream.JetStream // on work
@@ -46,7 +47,6 @@ type Bus struct {
 	mirror jetstream.Stream    // SLUICE_READ
 	kv     map[string]jetstream.KeyValue
 	cells  map[string]jetstream.Stream // behind kv
-	store  jetstream.ObjectStore
 
 	missed atomic.Uint64 // live events that listeners here were too slow for
 	ctx    context.Context
@@ -86,6 +86,7 @@ func (b *Bus) open(ctx context.Context) error {
 	b.puts = newSlots(b.work, b.cfg.inFlight(), 4)
 	b.loads = newSlots(b.read, 64, pageSlots)
 	b.scans = newSlots(b.scan, 16, pageSlots)
+	b.stores = newSlots(b.scan, 64, 4)
 	var err error
 	if b.admin, err = jetstream.New(b.work.nc); err != nil {
 		return err
@@ -132,9 +133,6 @@ func (b *Bus) prepare(ctx context.Context) error {
 		if b.cells[bucket], err = b.reader.Stream(ctx, kvStream(bucket)); err != nil {
 			return streamError(kvStream(bucket), err)
 		}
-	}
-	if b.store, err = b.reader.ObjectStore(ctx, BucketBlobs); err != nil {
-		return streamError("OBJ_"+BucketBlobs, err)
 	}
 	return nil
 }

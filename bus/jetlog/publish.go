@@ -38,6 +38,7 @@ const (
 	codeWrongLastUnsaid = 10164 // another write is in flight; says nothing
 	codeDuplicateBusy   = 10158 // the same id is in flight; says nothing
 	codeTooLarge        = 10054
+	codeNoStream        = 10059
 )
 
 // answerLimit is how long one try waits before the message is sent again.
@@ -131,6 +132,42 @@ func (s *slots) store(ctx context.Context, m *nats.Msg) (ack, error) {
 		}
 		if late := pause.wait(ctx); late != nil {
 			return ack{}, fmt.Errorf("%w: %w: %w", bus.ErrUnavailable, err, late)
+		}
+	}
+}
+
+// sole stores a message behind the last one of its subject, which must be at a
+// sequence, where nobody else writes that subject, or who does so first
+// prevails. With shared false, a refusal that names a later sequence means that
+// an earlier try was kept; with shared true it is bus.Conflict.
+func (s *slots) sole(ctx context.Context, subject string, body []byte, at uint64, shared bool) (uint64, error) {
+	m := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{headerExpect: {strconv.FormatUint(at, 10)}}}
+	if shared {
+		m.Header[headerRollup] = []string{"sub"}
+	}
+	pause := backoff{time.Millisecond, 250 * time.Millisecond}
+	for {
+		a, err := s.try(ctx, m)
+		var refused *apiError
+		switch {
+		case err == nil:
+			return a.seq, nil
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return 0, err
+		case errors.As(err, &refused):
+			last, named := refused.wrongLast()
+			if named && last > at && !shared {
+				return last, nil
+			}
+			if named && last > at {
+				return 0, &bus.Conflict{Last: last}
+			}
+			if !named && !refused.passes() {
+				return 0, refused
+			}
+		}
+		if late := pause.wait(ctx); late != nil {
+			return 0, fmt.Errorf("%w: %w: %w", bus.ErrUnavailable, err, late)
 		}
 	}
 }

@@ -18,7 +18,7 @@ const (
 	pageSize  = 256     // messages of one batched get
 	pageBytes = 4 << 20 // of one batched get, about
 	pageSlots = pageSize + 8
-	directGet = "$JS.API.DIRECT.GET." + StreamRead
+	directGet = "$JS.API.DIRECT.GET."
 	streamGet = "$JS.API.STREAM.MSG.GET."
 )
 
@@ -37,9 +37,9 @@ type pageRequest struct {
 	Bytes   int    `json:"max_bytes"`
 }
 
-// page reads the next messages of the mirror with one request. more says that
-// there are others behind them.
-func (b *Bus) page(ctx context.Context, s *slots, from uint64, filter string) (got []raw, more bool, err error) {
+// page reads the next messages of a stream with one request, which any of its
+// replicas may answer. more says that there are others behind them.
+func (b *Bus) page(ctx context.Context, s *slots, stream string, from uint64, filter string) (got []raw, more bool, err error) {
 	body, err := json.Marshal(pageRequest{from, filter, pageSize, pageBytes})
 	if err != nil {
 		return nil, false, err
@@ -51,7 +51,7 @@ func (b *Bus) page(ctx context.Context, s *slots, from uint64, filter string) (g
 	clean := false
 	defer func() { s.give(sl, clean) }()
 	loss := s.link.loss()
-	if err := s.send(sl, &nats.Msg{Subject: directGet, Data: body}); err != nil {
+	if err := s.send(sl, &nats.Msg{Subject: directGet + stream, Data: body}); err != nil {
 		return nil, false, err
 	}
 	previous := uint64(0)
@@ -78,7 +78,7 @@ func (b *Bus) page(ctx context.Context, s *slots, from uint64, filter string) (g
 			}
 			return got, m.Header.Get(headerPending) != "0", nil
 		}
-		return nil, false, fmt.Errorf("read the mirror: the server says %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
+		return nil, false, fmt.Errorf("read stream %s: the server says %s %s", stream, m.Header.Get("Status"), m.Header.Get("Description"))
 	}
 }
 
@@ -139,7 +139,7 @@ func (b *Bus) loadFrom(ctx context.Context, turn events.TurnKey, from, atLeast u
 	subject := bus.EventSubject(turn)
 	pause := backoff{200 * time.Microsecond, 20 * time.Millisecond}
 	for tries := 0; ; tries++ {
-		got, more, err := b.page(ctx, b.loads, from, subject)
+		got, more, err := b.page(ctx, b.loads, StreamRead, from, subject)
 		if err != nil && !passing(err) {
 			return nil, err
 		}
@@ -196,33 +196,42 @@ func (b *Bus) reachable(ctx context.Context, subject string, atLeast uint64) (ui
 // lastOf is the last sequence of a subject, or of a pattern, in the mirror; 0 if
 // there is none.
 func (b *Bus) lastOf(ctx context.Context, subject string) (uint64, error) {
+	r, err := b.lastMessage(ctx, b.loads, StreamRead, subject)
+	return r.seq, err
+}
+
+// lastMessage is the last message of a subject, or of a pattern, as the stream's
+// leader has it; with sequence 0 if there is none.
+func (b *Bus) lastMessage(ctx context.Context, s *slots, stream, subject string) (raw, error) {
 	body, err := json.Marshal(struct {
 		Last string `json:"last_by_subj"`
 	}{subject})
 	if err != nil {
-		return 0, err
+		return raw{}, err
 	}
-	m, err := b.loads.ask(ctx, &nats.Msg{Subject: streamGet + StreamRead, Data: body}, answerLimit)
+	m, err := s.ask(ctx, &nats.Msg{Subject: streamGet + stream, Data: body}, answerLimit)
 	if err != nil {
-		return 0, err
+		return raw{}, err
 	}
 	var answer struct {
 		Message *struct {
-			Seq uint64 `json:"seq"`
+			Seq     uint64 `json:"seq"`
+			Subject string `json:"subject"`
+			Data    []byte `json:"data"`
 		} `json:"message"`
 		Error *apiError `json:"error"`
 	}
 	switch err := json.Unmarshal(m.Data, &answer); {
 	case err != nil:
-		return 0, fmt.Errorf("the answer %q is not JSON: %w", clip(m.Data), err)
+		return raw{}, fmt.Errorf("the answer %q is not JSON: %w", clip(m.Data), err)
 	case answer.Message != nil:
-		return answer.Message.Seq, nil
-	case answer.Error != nil && answer.Error.Code == 404:
-		return 0, nil
+		return raw{answer.Message.Seq, answer.Message.Subject, answer.Message.Data}, nil
+	case answer.Error != nil && answer.Error.Code == 404 && answer.Error.ErrCode != codeNoStream:
+		return raw{}, nil
 	case answer.Error != nil && answer.Error.passes():
-		return 0, fmt.Errorf("%w: %w", errNobody, answer.Error)
+		return raw{}, fmt.Errorf("%w: %w", errNobody, answer.Error)
 	}
-	return 0, fmt.Errorf("read the mirror: the server answers %q", clip(m.Data))
+	return raw{}, fmt.Errorf("read stream %s: the server answers %q", stream, clip(m.Data))
 }
 
 // find looks for a commit by its id among the turn's commits from one sequence

@@ -24,12 +24,13 @@ const (
 	StreamTimers = "SLUICE_TIMERS" // messages with a time
 	BucketBlobs  = "SLUICE_BLOBS"  // the object store
 	bucketPrefix = "SLUICE_"       // of the buckets of cells
+	streamBlobs  = "OBJ_" + BucketBlobs
 )
 
 // Streams are the names of all streams, those behind buckets included: what a
 // barrier has to cover.
 func Streams() []string {
-	all := []string{StreamLog, StreamRead, StreamTurns, StreamTimers, "OBJ_" + BucketBlobs}
+	all := []string{StreamLog, StreamRead, StreamTurns, StreamTimers, streamBlobs}
 	for _, b := range bus.Buckets {
 		all = append(all, kvStream(b))
 	}
@@ -117,10 +118,10 @@ func (c Config) cellsConfig(bucket string) jetstream.StreamConfig {
 }
 
 func (c Config) blobsConfig() jetstream.StreamConfig {
-	s := c.stream("OBJ_"+BucketBlobs, "$O."+BucketBlobs+".C.>", "$O."+BucketBlobs+".M.>")
+	s := c.stream(streamBlobs, chunkPrefix+">", metaPrefix+">")
 	s.Description = "Sluice: large bodies, by digest"
 	s.AllowRollup = true
-	s.AllowDirect = c.replicas() == 1
+	s.AllowDirect = true // what a follower may not have yet is asked of the leader
 	s.Duplicates = logWindow
 	return s
 }
@@ -263,7 +264,7 @@ func mend(next *jetstream.StreamConfig, want jetstream.StreamConfig) (changed bo
 	set(&next.AllowMsgTTL, want.AllowMsgTTL)
 	set(&next.AllowRollup, want.AllowRollup)
 	set(&next.AllowMsgSchedules, want.AllowMsgSchedules)
-	if want.Name == StreamRead {
+	if want.Name == StreamRead || want.Name == streamBlobs {
 		set(&next.AllowDirect, true)
 	}
 	if next.Replicas < want.Replicas {

@@ -110,7 +110,7 @@ func (t *tail) upTo(ctx context.Context, last uint64) error {
 		filter = "" // the same, and cheaper
 	}
 	for t.next <= last {
-		got, more, err := t.bus.page(ctx, t.bus.scans, t.next, filter)
+		got, more, err := t.bus.page(ctx, t.bus.scans, StreamRead, t.next, filter)
 		if err != nil && !passing(err) {
 			return readError(ctx, err)
 		}

@@ -121,11 +121,7 @@ func policy(list []told) []string {
 		case *events.ApprovalRequested:
 			add("ask: " + short(v.Why, 300) + basis(v.Policies, v.Policy))
 		case *events.Authorized:
-			op := string(v.Verdict.Operation.Class)
-			if v.Verdict.Operation.Reads {
-				op += ", understood as reading"
-			}
-			add(fmt.Sprintf("%s: %s, %s%s", short(v.Decision, 32), short(string(v.Verdict.Tier), 32), short(op, 64), basis(v.Verdict.Policies, v.Verdict.Policy)))
+			add(fmt.Sprintf("%s: %s, %s%s", short(v.Decision, 32), short(string(v.Verdict.Tier), 32), operation(v.Verdict.Operation), basis(v.Verdict.Policies, v.Verdict.Policy)))
 		case *events.Denied:
 			path := ""
 			if v.Path != "" {
@@ -133,6 +129,20 @@ func policy(list []told) []string {
 			}
 			add(fmt.Sprintf("deny: gate %s, %s%s: %s%s", short(v.Gate, 32), short(string(v.Code), 40), path, short(v.Reason, 300), basis(v.Policies, v.Policy)))
 		}
+	}
+	return out
+}
+
+// operation is what the call would do, as it was parsed.
+func operation(o events.Operation) string {
+	out := short(string(o.Class), 32)
+	for _, list := range [][]string{o.Paths, o.Hosts, o.Commands} {
+		if len(list) > 0 {
+			out += " " + short(strings.Join(list, " "), 160)
+		}
+	}
+	if o.Reads {
+		out += ", understood as reading"
 	}
 	return out
 }

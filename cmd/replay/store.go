@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 type settings struct {
 	data, nats, creds, nkey, ca, cert, key string
 	tls                                    bool
+	wait                                   time.Duration // 0 means patience
 }
 
 func (s *settings) flags(f *pflag.FlagSet) {
@@ -91,7 +93,22 @@ func (s *settings) open(ctx context.Context, log *slog.Logger, make bool) (*stor
 	if s.nats != "" {
 		return s.openNATS(ctx, log, s.nats, nil, make)
 	}
-	running, found, err := s.find(ctx)
+	late := time.Now().Add(cmp.Or(s.wait, patience))
+	for {
+		st, err := s.openData(ctx, log, make, late)
+		if err == nil {
+			return st, nil
+		}
+		// Somebody may have taken the directory between our look and our try.
+		if _, taken, ferr := jetlog.Find(s.data); ferr != nil || !taken || ctx.Err() != nil || time.Now().After(late) {
+			return nil, err
+		}
+	}
+}
+
+// openData opens the log of the data directory, whoever keeps it.
+func (s *settings) openData(ctx context.Context, log *slog.Logger, make bool, late time.Time) (*store, error) {
+	running, found, err := s.find(ctx, late)
 	switch {
 	case err != nil:
 		return nil, unusable(err)
@@ -134,20 +151,16 @@ const patience = 5 * time.Second
 
 // find looks for who uses the data directory, and waits a little where that is
 // somebody who cannot be talked to yet.
-func (s *settings) find(ctx context.Context) (jetlog.Running, bool, error) {
-	late := time.NewTimer(patience)
-	defer late.Stop()
+func (s *settings) find(ctx context.Context, late time.Time) (jetlog.Running, bool, error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		running, found, err := jetlog.Find(s.data)
-		if err != nil || !found || running.URL != "" {
+		if err != nil || !found || running.URL != "" || time.Now().After(late) {
 			return running, found, err
 		}
 		select {
 		case <-tick.C:
-		case <-late.C:
-			return running, found, nil
 		case <-ctx.Done():
 			return running, found, ctx.Err()
 		}

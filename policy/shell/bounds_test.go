@@ -20,7 +20,7 @@ func TestWorstShapes(t *testing.T) {
 		} else if len(a.Commands) > MaxCommands {
 			t.Errorf("%q: %d commands", unit, len(a.Commands))
 		}
-		if d := time.Since(start); d > 2*time.Second {
+		if d := time.Since(start); d > time.Minute { // looks for a hang, and measures no speed: see BenchmarkClassify
 			t.Errorf("%q, %d bytes: %s", unit, len(line), d)
 		}
 	}

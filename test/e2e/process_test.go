@@ -173,6 +173,7 @@ type node struct {
 	*api
 	greeting
 	place *place
+	born  time.Time // when its process was started
 	up    time.Time // when it was ready
 }
 
@@ -184,11 +185,26 @@ func (p *place) args(more ...string) []string {
 	}, more...)
 }
 
-// serve starts a node, and returns once it is ready. At the end of a test that
-// has failed, the node's log is shown.
+// serve starts a node with the log embedded, and returns once it is ready.
 func (p *place) serve(more ...string) *node {
 	p.t.Helper()
-	n := &node{process: launch(p.t, nil, true, filepath.Join(bin, "sluice-node"), p.args(more...)...), place: p}
+	return p.start(p.args(more...)...)
+}
+
+// join starts a node whose log is kept by another server.
+func (p *place) join(nats string, more ...string) *node {
+	p.t.Helper()
+	return p.start(append([]string{
+		"serve", "--json", "--nats", nats, "--workspace", p.work, "--ledger", p.ledger, "--fixtures", "--http", "127.0.0.1:0",
+	}, more...)...)
+}
+
+// start starts a node, and returns once it is ready. At the end of a test that
+// has failed, the node's log is shown.
+func (p *place) start(args ...string) *node {
+	p.t.Helper()
+	n := &node{born: time.Now(), place: p}
+	n.process = launch(p.t, nil, true, filepath.Join(bin, "sluice-node"), args...)
 	p.t.Cleanup(func() {
 		if p.t.Failed() {
 			p.t.Logf("the log of node %s (exit %d):\n%s", n.Boot, n.code, tail(n.log.String(), 12_000))

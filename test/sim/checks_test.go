@@ -180,6 +180,7 @@ func (s *sim) checkTurn(c *client) {
 	}
 	for _, call := range t.Calls {
 		s.checkReuse(c, call)
+		s.checkAnswer(c, call)
 		s.checkEffects(c.key.Call(call.Offset), call)
 	}
 }
@@ -198,6 +199,17 @@ func (s *sim) checkReuse(c *client, call *lifecycle.Call) {
 	holder, _, _ := s.load(of.TurnKey())
 	if h := holder.Call(of.Offset); h == nil || h.Open() || h.Hash != call.Hash || h.Tool != call.Tool {
 		s.fail("key: %s/%d has the result of %s, which is not what it asked for", c.key, call.Offset, of)
+	}
+}
+
+// checkAnswer checks L5: a success is the answer of the attempt that it names.
+func (s *sim) checkAnswer(c *client, call *lifecycle.Call) {
+	done, ok := call.Terminal.(*events.Completed)
+	if !ok || done.Result.Text.Text == found.Text.Text {
+		return
+	}
+	if want := answer(c.key.Call(call.Offset), done.Attempt); done.Result.Text.Text != want.Text.Text {
+		s.fail("L5: %s/%d completed by attempt %d with %q", c.key, call.Offset, done.Attempt, done.Result.Text.Text)
 	}
 }
 

@@ -106,11 +106,18 @@ func (s *sim) finish(r *run) {
 	}
 }
 
+// found is what a probe answers, answer what an attempt does.
+var found = events.Result{Status: events.Success, Text: events.Body{Text: "found"}}
+
+func answer(call events.CallKey, attempt int) events.Result {
+	return events.Result{Status: events.Success, Text: events.Body{Text: fmt.Sprintf("%s attempt %d", call, attempt)}}
+}
+
 // settle is the report of an attempt that has ended by itself.
 func (r *run) settle() lifecycle.Settle {
 	c := lifecycle.Settle{
 		Call: r.call.Offset, Attempt: r.attempt, Class: r.class, Effects: r.effects, Answered: r.answered, Confirmed: true,
-		Result: events.Result{Status: events.Success, Text: events.Body{Text: fmt.Sprintf("%s attempt %d", r.call, r.attempt)}},
+		Result: answer(r.call, r.attempt),
 		Run:    time.Second, Jitter: 0.5,
 	}
 	if r.class != events.ClassOK {
@@ -210,10 +217,9 @@ func (sh *shell) stop(e lifecycle.Effect) bool {
 func (sh *shell) probe(e lifecycle.Effect) bool {
 	s := sh.n.s
 	key := sh.key.Call(e.Call)
-	found := s.ledger.of(key) > 0
-	c := lifecycle.Probed{Call: e.Call, Attempt: e.Attempt, Found: found, Failed: !found && s.chance(0.2)}
-	c.Result = events.Result{Status: events.Success, Text: events.Body{Text: "found"}}
-	s.counts.mark("probe, found %t", found)
+	c := lifecycle.Probed{Call: e.Call, Attempt: e.Attempt, Found: s.ledger.of(key) > 0, Result: found}
+	c.Failed = !c.Found && s.chance(0.2)
+	s.counts.mark("probe, found %t", c.Found)
 	sh.command(c, nobody)
 	return true
 }

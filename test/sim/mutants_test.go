@@ -26,8 +26,8 @@ type mutant struct {
 var mutants = []mutant{
 	{"a cancel is forgotten", "owner.go", "if ok && c.idle() {", "if ok && c.idle() && false {"},
 	{"whatever was lost is started again", "claim.go", "case v.Tier == events.Readonly:", `case v.Tier != "":`},
-	{"a probe that finds nothing is proof", "settle.go", `case c.Failed || !(v.HonoursKey && v.Key != ""):`, "case c.Failed:"},
-	{"every failure is tried again", "settle.go", "if !harmless || !passing", "if !passing"},
+	{"a probe that finds nothing is proof", "settle.go", `case c.Failed || !(v.HonoursKey && v.Key != ""):`, "case c.Failed || v == nil:"},
+	{"every failure is tried again", "settle.go", "if !harmless || !passing", "if v == nil || !harmless && !passing || !passing"},
 	{"an answer of any attempt settles", "decide.go", "c.Phase != PhaseStarted || c.Attempt != n || c.Started.Owner != d.t.Owner", "!c.Open() || c.Verdict == nil"},
 	{"any owner may act", "decide.go", `case d.t.Owner.Boot == "" || d.env.Owner != d.t.Owner:`, `case d.t.Owner.Boot == "":`},
 	{"a claim keeps the epoch", "claim.go", "Epoch: d.t.Owner.Epoch + 1}", "Epoch: max(1, d.t.Owner.Epoch)}"},
@@ -52,7 +52,7 @@ var mutants = []mutant{
 	{"a late success had no effect", "anyone.go", "Effects: events.EffectsDone, Result: &c.Outcome.Result,", "Effects: events.EffectsNone, Result: &c.Outcome.Result,"},
 	{"a claim that was cut short is not made up for", "owner.go", "	d.closeLost()\n", ""},
 	{"what was requested needs no plan", "due.go", "if t.Planned == nil {\n		return []", "if t.Planned == nil && t.Calls[0].Phase == PhaseNone {\n		return []"},
-	{"others' events have no consequences", "due.go", "	if pending {\n", "	if false {\n"},
+	{"others' events have no consequences", "due.go", "	if pending {\n", "	if pending && false {\n"},
 	{"a door's refusal is passed over", "gates.go", "; r != nil {", "; false {"},
 	{"an attempt is started twice", "evolve.go", "= PhaseStarted, e, e.Attempt,", "= PhaseAuthorized, e, e.Attempt,"},
 }

@@ -172,8 +172,10 @@ func (n *node) reap() bool {
 			continue
 		}
 		n.s.finish(r)
-		if sh := n.shell(r.call.TurnKey()); sh != nil && sh.pending == nil && n.s.chance(0.3) {
-			sh.stale(r) // hands that do not know that the attempt is over
+		for _, o := range n.s.nodes { // hands that do not know that the attempt is over
+			if sh := o.shell(r.call.TurnKey()); sh != nil && sh.pending == nil && n.s.chance(0.5) {
+				sh.stale(r)
+			}
 		}
 		if r.answered {
 			n.s.counts.mark("late answer")

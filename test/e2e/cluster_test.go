@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-run/sluice/bus/jetlog/jettest"
+)
+
+// pair is two nodes that share nothing but a NATS server and a disk.
+func pair(t *testing.T, more ...string) (p *place, a, b *node, url string) {
+	t.Helper()
+	url = jettest.Start(t).URL()
+	p = newPlace(t)
+	return p, p.join(url, more...), p.join(url, more...), url
+}
+
+// owned submits turns until one is owned by the node, and returns that one.
+func owned(t *testing.T, by *node, name string, calls ...call) view {
+	t.Helper()
+	for i := range 50 {
+		v := by.submit(turn{Trace: fmt.Sprintf("%s-%d", name, i), Turn: "t", Calls: calls})
+		by.until(v.Trace, v.Turn, "started", "0")
+		if of(by.events(v.Trace, v.Turn), "started", "0")[0].Boot == by.Boot {
+			return v
+		}
+		by.post("/v1/turns/"+v.Trace+"/"+v.Turn+"/cancel", nil)
+	}
+	t.Fatal("the node takes no turn")
+	return view{}
+}
+
+// TestASurvivorTakesOver what another node did when it was killed.
+func TestASurvivorTakesOver(t *testing.T) {
+	p, a, b, url := pair(t)
+	read := owned(t, a, "over-read", call{Tool: "sleep", Args: args{"ms": 3_000}}, call{Tool: "echo", Args: args{"v": 1}})
+	var paid view
+	for i := 0; paid.Trace == ""; i++ {
+		v := a.submit(turn{Trace: fmt.Sprintf("over-charge-%d", i), Turn: "t", Calls: []call{charge(fmt.Sprintf("over-%d", i), 1, "stall_ms", 60_000), charge(fmt.Sprintf("next-%d", i), 1)}})
+		a.until(v.Trace, v.Turn, "started", "0")
+		if of(a.events(v.Trace, v.Turn), "started", "0")[0].Boot == a.Boot {
+			paid = v
+		}
+	}
+	order := "over" + strings.TrimPrefix(paid.Trace, "over-charge")
+	poll(t, "the charge is in the ledger", func() bool { return p.charged(order) == 1 })
+	a.kill()
+	begin := time.Now()
+	for _, v := range []view{read, paid} {
+		for _, c := range b.end(v.Trace, v.Turn).Calls {
+			c.is(t, "completed", "", "")
+		}
+		list := b.events(v.Trace, v.Turn)
+		for _, e := range of(list, "turn_claimed", "")[1:] {
+			at, err := time.Parse(time.RFC3339Nano, e.Time)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s: claimed (%s) %v after the kill", v.Trace, e.field("why"), at.Sub(begin).Round(time.Millisecond))
+			if at.Sub(begin) > 10*time.Second {
+				t.Errorf("it took %v", at.Sub(begin))
+			}
+		}
+	}
+	if got := strings.ReplaceAll(chain(b.events(read.Trace, "t"), "0"), "recovered continue, ", ""); got != "started 1, recovered restart, started 2, completed" {
+		t.Errorf("the read: %s", got)
+	}
+	if p.charged(order) != 1 || p.charged("next"+strings.TrimPrefix(order, "over")) != 1 {
+		t.Errorf("%+v", p.effects())
+	}
+	proven(t, url)
+}
+
+// proven has all laws checked over the log of a NATS server.
+func proven(t *testing.T, url string) {
+	t.Helper()
+	if s := program(t, "", replay(t), "verify", "--nats", url); s.code != 0 {
+		t.Errorf("sluice-replay verify: exit %d\n%s\n%s", s.code, tail(s.out, 4000), s.err)
+	}
+}
+
+// TestAZombieSettlesNothing: a node that was stopped, and goes on after another
+// one has taken its turn over.
+func TestAZombieSettlesNothing(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skipf("this machine cannot show that a process is stopped: %v", err)
+	}
+	p, a, b, url := pair(t)
+	v := owned(t, a, "zombie", call{Tool: "sleep", Args: args{"ms": 2_000}}, charge("zombie", 1))
+	a.signal(syscall.SIGSTOP)
+	for _, c := range b.end(v.Trace, v.Turn).Calls {
+		c.is(t, "completed", "", "")
+	}
+	a.signal(syscall.SIGCONT)
+	poll(t, "the zombie has been heard", func() bool {
+		list := b.events(v.Trace, v.Turn)
+		return len(of(list, "late_result", "0")) > 0 || strings.Contains(a.log.String(), v.Trace)
+	})
+	for _, e := range b.events(v.Trace, v.Turn) {
+		if e.Boot == a.Boot && len(of([]event{e}, "late_result", "")) == 0 && !before(t, e.Position, of(b.events(v.Trace, v.Turn), "turn_claimed", "")[1].Position) {
+			t.Errorf("the old owner wrote %s at %s, after it had lost the turn", e.kind(), e.Position)
+		}
+	}
+	if k := p.charged("zombie"); k != 1 {
+		t.Errorf("charged %d times", k)
+	}
+	proven(t, url)
+}
+
+// TestOneKeyOnTwoNodes: calls with the same key at the same instant on two nodes
+// run once, and both get the result; also where the winner dies.
+func TestOneKeyOnTwoNodes(t *testing.T) {
+	p, a, b, url := pair(t)
+	const rounds = 15
+	for i := range rounds {
+		order := fmt.Sprintf("race-%d", i)
+		var wg sync.WaitGroup
+		for _, n := range []*node{a, b} {
+			wg.Go(func() {
+				n.submit(turn{Trace: "race-" + n.Boot, Turn: fmt.Sprint("t", i), Calls: []call{charge(order, 1, "stall_ms", 20)}})
+			})
+		}
+		wg.Wait()
+	}
+	for i := range rounds {
+		states := map[string]int{}
+		for _, n := range []*node{a, b} {
+			states[a.end("race-"+n.Boot, fmt.Sprint("t", i)).Calls[0].State]++
+		}
+		if states["completed"] != 1 || states["deduplicated"] != 1 || p.charged(fmt.Sprintf("race-%d", i)) != 1 {
+			t.Errorf("round %d: %v, charged %d times", i, states, p.charged(fmt.Sprintf("race-%d", i)))
+		}
+	}
+
+	won := owned(t, a, "winner", charge("winner", 1, "stall_ms", 60_000))
+	lost := b.submit(turn{Trace: "loser", Turn: "t", Calls: []call{charge("winner", 1, "stall_ms", 60_000)}})
+	b.until("loser", "t", "requested", "0")
+	a.kill()
+	first := b.end(won.Trace, won.Turn).Calls[0]
+	second := b.end(lost.Trace, lost.Turn).Calls[0]
+	first.is(t, "completed", "", "done")
+	second.is(t, "deduplicated", "", "")
+	if k := p.charged("winner"); k != 1 {
+		t.Errorf("charged %d times", k)
+	}
+	proven(t, url)
+}
+
+// TestOneProbeInTheWholeCluster after the cooldown.
+func TestOneProbeInTheWholeCluster(t *testing.T) {
+	p, a, b, _ := pair(t, "--breaker-window", "3s")
+	p.write("down.flag", "x")
+	for a.tools()["down"] || b.tools()["down"] {
+		a.run(down)
+	}
+	poll(t, "the tool is listed again", func() bool { return a.tools()["down"] && b.tools()["down"] })
+	var wg sync.WaitGroup
+	attempts := make([]int, 2)
+	for i, n := range []*node{a, b} {
+		wg.Go(func() { attempts[i] = atOnce(t, n, 6) })
+	}
+	wg.Wait()
+	if attempts[0]+attempts[1] != 1 {
+		t.Errorf("%v calls were tried", attempts)
+	}
+}
+
+// TestALostServerIsWaitedFor: the NATS server goes away in the middle of turns,
+// and comes back.
+func TestALostServerIsWaitedFor(t *testing.T) {
+	s := jettest.Start(t)
+	p := newPlace(t)
+	n := p.join(s.URL())
+	v := n.submit(turn{Trace: "lost", Turn: "t", Calls: []call{charge("lost", 1, "stall_ms", 300), {Tool: "sleep", Args: args{"ms": 50}}, charge("found", 1)}})
+	n.until("lost", "t", "started", "0")
+	s.Stop()
+	if status, body, err := n.try("POST", "/v1/turns", turn{Trace: "meanwhile", Turn: "t", Calls: []call{charge("meanwhile", 1)}}); err == nil && status < 500 {
+		t.Errorf("a submission without a log: %d %s", status, body)
+	}
+	s.Start()
+	for _, c := range n.end(v.Trace, v.Turn).Calls {
+		c.is(t, "completed", "", "")
+	}
+	n.run(turn{Trace: "meanwhile", Turn: "t", Calls: []call{charge("meanwhile", 1)}}).Calls[0].is(t, "completed", "", "done")
+	for _, order := range []string{"lost", "found", "meanwhile"} {
+		if k := p.charged(order); k != 1 {
+			t.Errorf("%s was charged %d times", order, k)
+		}
+	}
+	proven(t, s.URL())
+}
