@@ -41,7 +41,8 @@ func (a *turnActor) boundary(c actor.Context) {
 	// an answer that comes before the log was read must not be numbered behind it.
 	a.spec, a.specOld, a.stateOld = a.state, true, true
 	a.pend, a.cmds, a.flown, a.answers, a.behind = nil, nil, nil, nil, nil
-	a.open, a.ask, a.waits, a.flight, a.planing, a.parking, a.ending = 0, false, false, false, false, false, false
+	a.open, a.ask, a.waits, a.flight, a.parking, a.ending = 0, false, false, false, false, false
+	a.planing, a.failing, a.reading = false, false, false
 	clear(a.owed)
 	if a.panics > maxPanics {
 		a.stuck(c)

@@ -20,7 +20,7 @@ func keyCell(scoped string) string { return lifecycle.Digest([]byte(scoped))[len
 // turn with a holder that has not ended.
 func (n *Node) dedupe(ctx context.Context, o owe, key events.CallKey) (lifecycle.Finding, error) {
 	tool, _ := n.cfg.Registry.Lookup(o.asked.Tool)
-	scoped := scopedKey(o.asked, tool.Name, keyOf(tool, o.asked))
+	scoped := scopedKey(o.asked, tool.Name, n.gates.keyOf(tool, o.asked))
 	for {
 		entry, rev, err := n.keyEntry(ctx, scoped)
 		if err != nil {

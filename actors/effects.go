@@ -3,12 +3,10 @@ package actors
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
@@ -44,100 +42,10 @@ func (a *turnActor) stateDue() []lifecycle.Effect {
 	return a.dueOfState
 }
 
-// plan looks up what planning needs. true means that it is under way.
-func (a *turnActor) plan(c actor.Context) bool {
-	if a.planing {
-		return true
-	}
-	if !slices.Contains(a.specDue(), lifecycle.Effect{Do: lifecycle.DoPlan, Call: events.TurnEvent}) || a.drain {
-		return false
-	}
-	sub := a.spec.Submitted
-	if !needsLookup(a.n, sub) {
-		p, _ := a.n.prepare(a.n.ctx, a.key, sub, false)
-		a.asked = p.asked
-		a.command(p.plan)
-		return false
-	}
-	a.planing = true
-	inc := a.inc
-	a.n.do(func() {
-		p, err := a.n.prepare(a.n.ctx, a.key, sub, true)
-		a.n.root.Send(a.self, planned{inc, p, err})
-	})
-	return true
-}
-
-// needsLookup says whether planning must read: arguments by reference, or what
-// the trace leaves to calls that may write or ask.
-func needsLookup(n *Node, s *events.TurnSubmitted) bool {
-	return slices.ContainsFunc(s.Calls, func(raw events.RawCall) bool {
-		t, known := n.cfg.Registry.Lookup(raw.Tool)
-		return raw.Args.Ref != nil || known && (t.Tier != events.Readonly || t.TierOf != nil || len(t.Writes) > 0)
-	})
-}
-
-type prepared struct {
-	plan  lifecycle.Plan
-	asked []*Asked
-}
-
-// prepare reads and parses what planning needs.
-func (n *Node) prepare(ctx context.Context, key events.TurnKey, s *events.TurnSubmitted, inherit bool) (prepared, error) {
-	p := prepared{plan: lifecycle.Plan{Policy: n.cfg.Authorizer.Version()}}
-	for i := range s.Calls {
-		raw := &s.Calls[i]
-		text, err := n.body(ctx, raw.Args)
-		if err != nil {
-			return p, err
-		}
-		asked := n.askedOf(raw, s, text)
-		p.asked = append(p.asked, asked)
-		p.plan.Facts = append(p.plan.Facts, n.gates.facts(asked))
-	}
-	if !inherit {
-		return p, nil
-	}
-	history, err := n.traceHistory(ctx, key.Trace)
-	if err != nil {
-		return p, err
-	}
-	p.plan.Inherited, p.plan.Context = lifecycle.Inherit(key, history)
-	return p, nil
-}
-
-func (n *Node) askedOf(raw *events.RawCall, s *events.TurnSubmitted, text string) *Asked {
-	args, fault := lifecycle.Parse(text)
-	return &Asked{Tool: raw.Tool, Args: args, Fault: fault, Raw: raw, Turn: s}
-}
-
-// body is a body's text, wherever it is.
-func (n *Node) body(ctx context.Context, b events.Body) (string, error) {
-	if b.Ref == nil {
-		return b.Text, nil
-	}
-	data, err := n.cfg.Bus.Blobs().Get(ctx, *b.Ref)
-	return string(data), err
-}
-
-func (a *turnActor) planned(c actor.Context, m planned) {
-	if m.inc != a.inc {
-		return
-	}
-	if m.err != nil {
-		a.n.log.Warn("the turn cannot be planned now: trying again", "turn", a.key.String(), "err", m.err)
-		time.AfterFunc(backOff, func() { a.n.root.Send(a.self, due{inc: a.inc}) })
-		return // planing stays: due clears it
-	}
-	a.planing, a.asked = false, m.asked
-	a.command(m.plan)
-	a.pump(c)
-}
-
 // tellCalls gives every call's actor what is due for its call, where that has
 // changed. It does so until nothing new follows at once.
 func (a *turnActor) tellCalls(c actor.Context) {
-	if a.drain && a.giveUp {
+	if a.drain && a.giveUp || !a.haveArgs() {
 		return
 	}
 	list := make(map[int][]lifecycle.Effect)
@@ -167,7 +75,7 @@ func (a *turnActor) tellCalls(c actor.Context) {
 			continue
 		}
 		a.owed[i] = list[i]
-		a.n.root.Send(a.call(c, i), owe{inc: a.inc, turn: a.spec, at: a.at, effects: list[i], offset: i, asked: a.askedNow(i)})
+		a.n.root.Send(a.call(c, i), owe{inc: a.inc, turn: a.spec, at: a.at, effects: list[i], offset: i, asked: a.asked[i]})
 		a.open++
 	}
 }
@@ -175,26 +83,7 @@ func (a *turnActor) tellCalls(c actor.Context) {
 // waitsForLog says whether the call's judgement must wait until its request is
 // in the log: a key's entry may only point to a call that has events.
 func (a *turnActor) waitsForLog(e lifecycle.Effect) bool {
-	return e.Do == lifecycle.DoJudge && a.n.keyed(a.askedNow(e.Call))
-}
-
-// askedNow is the call as the gates see it, with arguments that a person may
-// have changed.
-func (a *turnActor) askedNow(i int) *Asked {
-	call := a.spec.Calls[i]
-	if a.asked == nil {
-		a.asked = make([]*Asked, len(a.spec.Calls))
-	}
-	if have := a.asked[i]; have != nil && (have.Args.Hash == call.Hash || call.Hash == "" && have.Fault != nil) {
-		return have
-	}
-	text, err := a.n.body(a.n.ctx, call.Args)
-	asked := a.n.askedOf(&a.spec.Submitted.Calls[i], a.spec.Submitted, text)
-	if err != nil {
-		asked.Fault = err
-	}
-	a.asked[i] = asked
-	return asked
+	return e.Do == lifecycle.DoJudge && a.n.keyed(a.asked[e.Call])
 }
 
 // call is the actor of a call, made when it is first needed.
@@ -307,8 +196,8 @@ func (a *turnActor) due(c actor.Context, e lifecycle.Effect) {
 	case lifecycle.DoPark:
 		a.parking = false
 		a.command(lifecycle.Park{})
-	default:
-		a.planing = false
+	case lifecycle.DoPlan:
+		a.planing, a.failing = false, false
 	}
 	a.pump(c)
 }
@@ -368,58 +257,5 @@ func (a *turnActor) stopped() {
 	a.n.unseat(a.key, a.heard, a.state.Ended != nil)
 	if a.back && d != nil {
 		a.n.nak(d, 0)
-	}
-}
-
-// late appends an answer whose attempt was over: whoever owns the turn now, it
-// is evidence.
-func (n *Node) late(call events.CallKey, owner events.Owner, s lifecycle.Settle) {
-	if n.ctx.Err() != nil {
-		return
-	}
-	n.cfg.Seen.Count("late_results", 1)
-	n.do(func() {
-		cmd := lifecycle.Late{Call: call.Offset, Owner: owner, Outcome: lifecycle.OutcomeOf(s)}
-		if err := n.appendAs(n.ctx, call.TurnKey(), cmd); err != nil && n.ctx.Err() == nil {
-			n.log.Warn("a late answer was not noted", "call", call.String(), "attempt", s.Attempt, "err", err)
-		}
-	})
-}
-
-// appendAs decides a command that anyone may send, on the turn as it is in the
-// log, and appends what follows.
-func (n *Node) appendAs(ctx context.Context, key events.TurnKey, cmd lifecycle.Command) error {
-	return n.appendOwned(ctx, key, events.Owner{}, cmd)
-}
-
-// appendOwned is appendAs in an owner's name.
-func (n *Node) appendOwned(ctx context.Context, key events.TurnKey, by events.Owner, cmd lifecycle.Command) error {
-	for last := uint64(0); ; {
-		stored, err := n.cfg.Bus.Load(ctx, key, last)
-		if err != nil {
-			return err
-		}
-		env := lifecycle.Env{Now: n.cfg.Now().UTC().Truncate(time.Microsecond), Owner: by}
-		recs, err := lifecycle.Decide(lifecycle.Fold(key, commits(stored)...), env, cmd)
-		if err != nil || len(recs) == 0 {
-			return err
-		}
-		at := uint64(0)
-		if len(stored) > 0 {
-			at = stored[len(stored)-1].Seq
-		}
-		s, err := n.cfg.Bus.Append(ctx, events.Commit{ID: ulid.Make().String(), Turn: key, At: env.Now, By: by, Records: recs}, at)
-		var conflict *bus.Conflict
-		switch {
-		case errors.As(err, &conflict):
-			last = conflict.Last
-		case err != nil:
-			return err
-		default:
-			tools := n.toolNames(lifecycle.Fold(key, commits(stored)...))
-			n.cfg.Seen.Committed(s, tools)
-			n.live.tell(s, tools, false)
-			return nil
-		}
 	}
 }

@@ -2,8 +2,8 @@ package actors
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
+	"log/slog"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -19,6 +19,8 @@ type Gates struct {
 	Authorizer policy.Authorizer
 	Allow      func(principal string) []string // see Config.Allow
 	Network    bool
+
+	log *slog.Logger // hears of tools that break; nil: nobody does
 }
 
 // Asked is one call as the gates see it.
@@ -29,16 +31,8 @@ type Asked struct {
 	Raw   *events.RawCall       // with the door's refusal, if it made one
 	Turn  *events.TurnSubmitted // principal, mode, workspace, allowlist
 
-	checked bool
-	found   []tools.Violation
-}
-
-// violations are the schema's, found once.
-func (a *Asked) violations(t tools.Tool) []tools.Violation {
-	if !a.checked {
-		a.found, a.checked = tools.Validate(t, a.Args.JSON), true
-	}
-	return a.found
+	hash  string // of the call's arguments as they were when this was made
+	about *learnt
 }
 
 // Static is what the gates without I/O find of a call, in order, up to the first
@@ -56,13 +50,13 @@ func (g Gates) Static(a *Asked) ([]lifecycle.Finding, events.Verdict) {
 	if !add(finding(lifecycle.GateAllow, policy.AllowGate(req))) {
 		return out, events.Verdict{}
 	}
-	if !add(validate(tool, a)) {
+	if !add(g.validate(tool, a)) {
 		return out, events.Verdict{}
 	}
-	req.Op, req.Tier = operation(tool, a.Args.JSON), tierOf(tool, a.Args.JSON)
+	req.Op, req.Tier = g.learn(tool, a).op, g.learn(tool, a).tier
 	v := g.Authorizer.Authorize(req)
 	add(finding(lifecycle.GateAuthorize, v))
-	return out, verdict(tool, a, req, v)
+	return out, g.verdict(tool, a, req, v)
 }
 
 func (g Gates) request(a *Asked, tool tools.Tool, known bool) policy.Request {
@@ -97,7 +91,7 @@ func finding(gate lifecycle.Gate, v policy.Verdict) lifecycle.Finding {
 }
 
 // validate is the gate of that name: the arguments must parse, and fit the schema.
-func validate(tool tools.Tool, a *Asked) lifecycle.Finding {
+func (g Gates) validate(tool tools.Tool, a *Asked) lifecycle.Finding {
 	f := lifecycle.Finding{Gate: lifecycle.GateValidate}
 	deny := func(path, reason string) lifecycle.Finding {
 		f.Ruling, f.Code, f.Path, f.Reason = lifecycle.Deny, events.InvalidParam, path, reason
@@ -106,8 +100,14 @@ func validate(tool tools.Tool, a *Asked) lifecycle.Finding {
 	if a.Fault != nil {
 		return deny("", a.Fault.Error()+": send one JSON object that fits the tool's schema")
 	}
-	found := a.violations(tool)
-	if len(found) == 0 {
+	about := g.learn(tool, a)
+	found := about.violations
+	switch {
+	case about.broke:
+		f.Ruling, f.Code = lifecycle.Deny, events.ExecutionError
+		f.Reason = "the tool " + tool.Name + " broke while it looked at these arguments: a fault in the tool, which its operator can read in the log; nothing was run, and the same call will break it again"
+		return f
+	case len(found) == 0:
 		return f
 	}
 	reason := "the arguments do not fit the tool's schema:"
@@ -124,48 +124,26 @@ func validate(tool tools.Tool, a *Asked) lifecycle.Finding {
 // maxViolations bounds the sentence that a model reads.
 const maxViolations = 20
 
-func operation(tool tools.Tool, args json.RawMessage) events.Operation {
-	if tool.Operation != nil {
-		return tool.Operation(args)
-	}
-	if tierOf(tool, args) == events.Readonly {
-		return events.Operation{Class: events.OpRead}
-	}
-	return events.Operation{Class: events.OpExecute}
-}
-
-func tierOf(tool tools.Tool, args json.RawMessage) events.Tier {
-	if tool.TierOf != nil {
-		return tool.TierOf(args)
-	}
-	return cmp.Or(tool.Tier, events.Irreversible)
-}
-
-func verdict(tool tools.Tool, a *Asked, r policy.Request, v policy.Verdict) events.Verdict {
+func (g Gates) verdict(tool tools.Tool, a *Asked, r policy.Request, v policy.Verdict) events.Verdict {
 	out := events.Verdict{
 		Operation: r.Op, Tier: r.Tier, Hash: a.Args.Hash, ToolVersion: cmp.Or(tool.Version, "1"),
 		Policies: v.Policies, Policy: v.Version, HonoursKey: tool.HonoursKey, Probe: tool.Probe != nil,
 		Undo: tool.Compensate != nil, Retries: retries(tool.Limits.Retries),
 	}
-	if key := keyOf(tool, a); key != "" {
+	if key := g.keyOf(tool, a); key != "" {
 		out.Key = scopedKey(a, tool.Name, key)
 	}
-	if tool.Resources != nil {
-		out.Resources = tool.Resources(a.Args.JSON)
-	}
+	out.Resources = g.learn(tool, a).resources
 	bound(&out)
 	return out
 }
 
 // keyOf is the call's idempotency key: the caller's, or one from business fields.
-func keyOf(tool tools.Tool, a *Asked) string {
+func (g Gates) keyOf(tool tools.Tool, a *Asked) string {
 	if a.Raw != nil && a.Raw.Key != "" {
 		return a.Raw.Key
 	}
-	if tool.Key != nil && a.Fault == nil && len(a.violations(tool)) == 0 {
-		return nameOf(tool.Key(a.Args.JSON))
-	}
-	return ""
+	return nameOf(g.learn(tool, a).key)
 }
 
 func retries(n int) int {
@@ -179,9 +157,9 @@ func retries(n int) int {
 }
 
 // asks is what a person reads before saying yes.
-func asks(tool tools.Tool, a *Asked) string {
+func (g Gates) asks(tool tools.Tool, a *Asked) string {
 	if tool.Asks != nil {
-		return tool.Asks(a.Args.JSON)
+		return g.learn(tool, a).asks
 	}
 	return tools.Visible(tool.Name + " " + string(a.Args.JSON))
 }
@@ -190,16 +168,8 @@ func asks(tool tools.Tool, a *Asked) string {
 func (g Gates) facts(a *Asked) lifecycle.CallFacts {
 	f := lifecycle.CallFacts{Hash: a.Args.Hash}
 	tool, known := g.Registry.Lookup(a.Tool)
-	if f.Known = known; !known || a.Fault != nil || len(a.violations(tool)) > 0 {
-		return f
-	}
-	if tool.Safe != nil {
-		f.Safe = tool.Safe(a.Args.JSON)
-	} else {
-		f.Safe = tierOf(tool, a.Args.JSON) == events.Readonly
-	}
-	if tool.Resources != nil {
-		f.Resources = tool.Resources(a.Args.JSON)
+	if f.Known = known; known {
+		f.Safe, f.Resources = g.learn(tool, a).safe, g.learn(tool, a).resources
 	}
 	return f
 }

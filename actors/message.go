@@ -29,6 +29,12 @@ type planned struct {
 	err error
 }
 
+// fetched brings a turn actor arguments that stood outside the log.
+type fetched struct {
+	inc   uint64
+	asked map[int]*Asked
+}
+
 // nudge says that somebody may have appended to the turn.
 type nudge struct{ seq uint64 }
 
@@ -94,6 +100,7 @@ type again struct{}
 func (appended) IgnoreDeadLetterLogging()    {}
 func (loaded) IgnoreDeadLetterLogging()      {}
 func (planned) IgnoreDeadLetterLogging()     {}
+func (fetched) IgnoreDeadLetterLogging()     {}
 func (nudge) IgnoreDeadLetterLogging()       {}
 func (flush) IgnoreDeadLetterLogging()       {}
 func (due) IgnoreDeadLetterLogging()         {}

@@ -49,7 +49,7 @@ func (n *Node) giveBack(h holding, running bool) {
 // keyed says whether the call has an idempotency key.
 func (n *Node) keyed(a *Asked) bool {
 	t, known := n.cfg.Registry.Lookup(a.Tool)
-	return known && keyOf(t, a) != ""
+	return known && n.gates.keyOf(t, a) != ""
 }
 
 // quick asks the gates of an effect's moment where none of them has to look
@@ -85,7 +85,7 @@ func (n *Node) judged(o owe, dedupe lifecycle.Finding, operands []events.Seen) l
 	}
 	cmd.Findings = append(cmd.Findings, n.breaks.peek(o.asked.Tool))
 	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known {
-		cmd.Asks = asks(tool, o.asked)
+		cmd.Asks = n.gates.asks(tool, o.asked)
 		cmd.Findings = askable(cmd.Findings, cmd.Verdict, cmd.Asks)
 	}
 	return cmd
@@ -105,8 +105,8 @@ func (n *Node) judge(ctx context.Context, e lifecycle.Effect, o owe, key events.
 		}
 	}
 	var operands []events.Seen
-	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known && tool.Operands != nil && o.asked.Fault == nil && len(o.asked.violations(tool)) == 0 {
-		operands = n.lookAll(ctx, n.workspace(o.asked.Turn), tool.Operands(o.asked.Args.JSON))
+	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known {
+		operands = n.lookAll(ctx, n.workspace(o.asked.Turn), n.gates.learn(tool, o.asked).operands)
 	}
 	return found{cmd: n.judged(o, dedupe, operands)}
 }
@@ -138,7 +138,7 @@ func (n *Node) beginning(o owe, call *lifecycle.Call, tool tools.Tool) lifecycle
 	}
 	if v.Tier != "" {
 		v.Key = call.Verdict.Key // held since the turn was planned
-		b.Verdict, b.Asks = v, asks(tool, o.asked)
+		b.Verdict, b.Asks = v, n.gates.asks(tool, o.asked)
 		b.Findings = askable(b.Findings, b.Verdict, b.Asks)
 	}
 	return b

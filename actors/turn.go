@@ -53,7 +53,9 @@ type turnActor struct {
 	asked   []*Asked
 	calls   map[int]*actor.PID
 	owed    map[int][]lifecycle.Effect // what each call actor was told last
-	planing bool
+	planing bool // what planning needs is being looked up
+	failing bool // and could not be had the last time
+	reading bool // arguments outside the log are being read
 	parking bool
 	timer   *time.Timer // of the turn's deadline
 	ending  bool
@@ -94,6 +96,8 @@ func (a *turnActor) Receive(c actor.Context) {
 		a.loaded(c, m)
 	case planned:
 		a.planned(c, m)
+	case fetched:
+		a.fetched(c, m)
 	case answer:
 		a.answered(c, m)
 	case act:

@@ -220,17 +220,29 @@ func (d *decider) late(c Late) error {
 	case n < 1 || n > call.Attempt:
 		return fmt.Errorf("call %d: attempt %d: %w, or never was", c.Call, n, ErrStale)
 	case call.Phase == PhaseStarted && call.Attempt == n && d.t.Owner == c.Owner:
-		return fmt.Errorf("call %d, attempt %d is open: settle it", c.Call, n)
+		return fmt.Errorf("call %d, attempt %d: %w", c.Call, n, ErrOpen)
+	case saidAlready(call, c):
+		return nil
 	case slices.ContainsFunc(call.Late, func(have *events.LateResult) bool { return same(have, e) }):
 		return nil // already so
 	}
 	d.emit(c.Call, e)
 	if c.Outcome.Class == events.ClassOK && d.resolvable(call) { // its own success: the effect has happened
-		d.emit(c.Call, &events.Resolved{
-			By: events.Principal{ID: "late_result", Kind: "service"}, Effects: events.EffectsDone, Result: &c.Outcome.Result,
-		})
+		d.emit(c.Call, resolvedBy(e))
 	}
 	return nil
+}
+
+// saidAlready says whether the answer is the one that ended the call: it was kept,
+// and whoever gave it has not heard so.
+func saidAlready(call *Call, c Late) bool {
+	if call.Outcome == nil || call.Started == nil || call.Outcome.Attempt != c.Outcome.Attempt || call.Started.Owner != c.Owner {
+		return false
+	}
+	said := func(o events.Outcome) events.Event {
+		return &events.Failed{Outcome: events.Outcome{Class: o.Class, Result: o.Result}}
+	}
+	return same(said(*call.Outcome), said(c.Outcome))
 }
 
 // resolvable says whether how the call ended is still open.

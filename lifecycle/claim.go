@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -103,6 +104,16 @@ func afterLoss(v events.Verdict) (action, reason string) {
 func (d *decider) unknownAfterLoss(c *Call, reason string) {
 	o := d.outcome(c, events.ClassLost, effectsUnanswered(c), lostResult(reason))
 	d.emit(c.Offset, &events.Unknown{Outcome: o, Why: events.UnknownOwnerLost})
+	if i := slices.IndexFunc(c.Late, func(l *events.LateResult) bool { return l.Outcome.Class == events.ClassOK }); i >= 0 && d.resolvable(d.t.Calls[c.Offset]) {
+		d.emit(c.Offset, resolvedBy(c.Late[i])) // the evidence came first
+	}
+}
+
+// resolvedBy says that an attempt's own success has come late: its effect has happened.
+func resolvedBy(l *events.LateResult) *events.Resolved {
+	return &events.Resolved{
+		By: events.Principal{ID: "late_result", Kind: "service"}, Effects: events.EffectsDone, Result: &l.Outcome.Result,
+	}
 }
 
 func lostResult(reason string) events.Result {

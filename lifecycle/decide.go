@@ -15,6 +15,7 @@ var (
 	ErrDifferent = errors.New("this turn exists already, with other calls or another principal: use a new turn id")
 	ErrNotOwner  = errors.New("this boot does not own the turn") // stop acting for it
 	ErrStale     = errors.New("the attempt is over")             // drop the answer, or note it with Late
+	ErrOpen      = errors.New("the attempt is open: settle it")
 	ErrEnded     = errors.New("already ended")
 	ErrCancelled = errors.New("its end was asked for")
 	ErrHash      = errors.New("the arguments are not the ones that were asked about: look at the call again")

@@ -465,3 +465,35 @@ func TestSameKeyAtOnce(t *testing.T) {
 		t.Errorf("the first has ended: got %s, %v", got, d)
 	}
 }
+
+// An earlier owner of a call neither gives its successor's hold back nor renews over
+// it; a hold that ran out is renewed if nobody else wanted the lock.
+func TestLockOfTwoOwners(t *testing.T) {
+	hold := func(boot string, at time.Time) lifecycle.Hold {
+		return lifecycle.Hold{Call: "t/1/0", Boot: boot, Exclusive: true, Until: at.Add(lifecycle.LockTTL)}
+	}
+	later := start.Add(2 * lifecycle.LockTTL)
+	l, _ := lifecycle.LockState{}.Take(start, hold("n1", start))
+	if next, ok := l.Renew(later, hold("n1", later)); !ok || !next.Held(later, "t/1/0", "n1") {
+		t.Errorf("it ran out, and nobody wanted it: got %v", next)
+	}
+	l, _ = l.Take(start, hold("n2", start))
+	if next, ok := l.Renew(start, hold("n1", start)); ok || !next.Held(start, "t/1/0", "n2") {
+		t.Errorf("the earlier owner renews over the next one: got %v", next)
+	}
+	if next := l.FreeOn(start, "t/1/0", "n1"); !next.Held(start, "t/1/0", "n2") {
+		t.Errorf("the earlier owner gives the next one's hold back: got %v", next)
+	}
+	if next := l.FreeOn(start, "t/1/0", "n2"); !next.Empty(start) {
+		t.Errorf("its own hold stays: got %v", next)
+	}
+	other := lifecycle.Hold{Call: "t/2/0", Boot: "n1", Exclusive: true, Until: later.Add(lifecycle.LockTTL)}
+	l, _ = l.Take(later, other)
+	if _, ok := l.Renew(later, hold("n2", later)); ok || !l.Held(later, "t/2/0", "n1") {
+		t.Errorf("renewed, and somebody else has it: got %v", l)
+	}
+	waits, _ := l.Take(later, hold("n2", later))
+	if next := waits.FreeOn(later, "t/1/0", "n2"); len(next.Waiting) > 0 {
+		t.Errorf("its place among the waiting stays: got %v", next)
+	}
+}

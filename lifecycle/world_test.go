@@ -29,12 +29,12 @@ type fixture struct {
 var fixtures = map[string]fixture{
 	"read":   {tier: events.Readonly, safe: true, retries: 2},
 	"grep":   {tier: events.Readonly, safe: true, retries: 2},
-	"edit":   {tier: events.Reversible, exclusive: true},
-	"write":  {tier: events.Reversible, exclusive: true, probe: true, undo: true},
+	"edit":   {tier: events.Reversible, exclusive: true, retries: 2},
+	"write":  {tier: events.Reversible, exclusive: true, probe: true, undo: true, retries: 2},
 	"upsert": {tier: events.Reversible, honours: true, keyed: true, retries: 2},
-	"charge": {tier: events.Irreversible, wall: 10 * time.Second},
-	"post":   {tier: events.Irreversible, probe: true},
-	"pay":    {tier: events.Irreversible, probe: true, honours: true, keyed: true},
+	"charge": {tier: events.Irreversible, wall: 10 * time.Second, retries: 2},
+	"post":   {tier: events.Irreversible, probe: true, retries: 2},
+	"pay":    {tier: events.Irreversible, probe: true, honours: true, keyed: true, retries: 2},
 	"bash":   {tier: events.Irreversible, asks: true},
 	"deploy": {tier: events.Approval},
 }

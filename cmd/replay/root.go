@@ -63,14 +63,23 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	if err == nil {
 		return exitOK
 	}
-	if !errors.Is(err, errSaid) {
-		a.complain(err)
-	}
+	a.tell(err)
 	return exitCode(err)
 }
 
+// tell complains of an error, or of each that it joins, but for what was said.
+func (a *app) tell(err error) {
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range several.Unwrap() {
+			a.tell(one)
+		}
+	} else if err != errSaid {
+		a.complain(err)
+	}
+}
+
 // errSaid is the error of a verb that has told already what is wrong.
-var errSaid = &failure{err: errors.New("some of it is wrong"), code: exitFailed}
+var errSaid error = &failure{err: errors.New("some of it is wrong"), code: exitFailed}
 
 // complain prints an error, and what to do about it.
 func (a *app) complain(err error) {

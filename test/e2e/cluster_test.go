@@ -179,9 +179,12 @@ func TestALostServerIsWaitedFor(t *testing.T) {
 	v := n.submit(turn{Trace: "lost", Turn: "t", Calls: []call{charge("lost", 1, "stall_ms", 300), {Tool: "sleep", Args: args{"ms": 50}}, charge("found", 1)}})
 	n.until("lost", "t", "started", "0")
 	s.Stop()
+	begin := time.Now()
+	defer func() { t.Log(time.Since(begin)) }()
 	if status, body, err := n.try("POST", "/v1/turns", turn{Trace: "meanwhile", Turn: "t", Calls: []call{charge("meanwhile", 1)}}); err == nil && status < 500 {
 		t.Errorf("a submission without a log: %d %s", status, body)
 	}
+	t.Log(time.Since(begin))
 	s.Start()
 	for _, c := range n.end(v.Trace, v.Turn).Calls {
 		c.is(t, "completed", "", "")

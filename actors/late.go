@@ -1,0 +1,77 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// late appends an answer whose attempt was over: whoever owns the turn now, it
+// is evidence.
+func (n *Node) late(call events.CallKey, owner events.Owner, s lifecycle.Settle) {
+	if n.ctx.Err() != nil {
+		return
+	}
+	n.cfg.Seen.Count("late_results", 1)
+	n.do(func() {
+		cmd := lifecycle.Late{Call: call.Offset, Owner: owner, Outcome: lifecycle.OutcomeOf(s)}
+		if err := n.appendAs(n.ctx, call.TurnKey(), cmd); err != nil && n.ctx.Err() == nil {
+			n.log.Warn("a late answer was not noted", "call", call.String(), "attempt", s.Attempt, "err", err)
+		}
+	})
+}
+
+// appendAs decides a command that anyone may send, on the turn as it is in the
+// log, and appends what follows.
+func (n *Node) appendAs(ctx context.Context, key events.TurnKey, cmd lifecycle.Command) error {
+	return n.appendOwned(ctx, key, events.Owner{}, cmd)
+}
+
+// appendOwned is appendAs in an owner's name. It tries again while the log cannot
+// be had or has not said, and while the attempt of a late answer is still open: its
+// end is on its way into the log, or its next owner is.
+func (n *Node) appendOwned(ctx context.Context, key events.TurnKey, by events.Owner, cmd lifecycle.Command) error {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := n.appendOnce(ctx, key, by, cmd)
+		passing := errors.Is(err, bus.ErrUncertain) || errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrConflict) || errors.Is(err, lifecycle.ErrOpen)
+		if !passing || !pause(ctx, wait) {
+			return err
+		}
+	}
+}
+
+// appendOnce decides on the newest history: a refusal is not checked by any append.
+func (n *Node) appendOnce(ctx context.Context, key events.TurnKey, by events.Owner, cmd lifecycle.Command) error {
+	head, err := n.cfg.Bus.Head(ctx)
+	if err != nil {
+		return err
+	}
+	stored, err := n.cfg.Bus.Load(ctx, key, head.Seq-1)
+	if err != nil {
+		return err
+	}
+	env := lifecycle.Env{Now: n.cfg.Now().UTC().Truncate(time.Microsecond), Owner: by}
+	turn := lifecycle.Fold(key, commits(stored)...)
+	recs, err := lifecycle.Decide(turn, env, cmd)
+	if err != nil || len(recs) == 0 {
+		return err
+	}
+	at := uint64(0)
+	if len(stored) > 0 {
+		at = stored[len(stored)-1].Seq
+	}
+	s, err := n.cfg.Bus.Append(ctx, events.Commit{ID: ulid.Make().String(), Turn: key, At: env.Now, By: by, Records: recs}, at)
+	if err != nil {
+		return err
+	}
+	tools := n.toolNames(turn)
+	n.cfg.Seen.Committed(s, tools)
+	n.live.tell(s, tools, false)
+	return nil
+}

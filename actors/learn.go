@@ -1,0 +1,79 @@
+package actors
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/tools"
+)
+
+// learnt is what a tool's own functions say of the arguments of one call. It is
+// asked once, and read by many goroutines.
+type learnt struct {
+	violations []tools.Violation // of the schema; if there are any, nothing else was asked
+	broke      bool              // one of the functions panicked
+
+	op        events.Operation
+	tier      events.Tier
+	safe      bool
+	resources []events.ResourceUse
+	key       string
+	asks      string
+	operands  []string
+}
+
+// learn asks a tool's functions. They are strangers' code: one that panics is
+// noted, and the call is denied; the node and the other calls go on.
+func (g Gates) learn(t tools.Tool, a *Asked) *learnt {
+	if a.about == nil {
+		l := &learnt{}
+		if a.Fault == nil {
+			g.ask(l, t, a.Args.JSON)
+		}
+		a.about = l
+	}
+	return a.about
+}
+
+func (g Gates) ask(l *learnt, t tools.Tool, args json.RawMessage) {
+	defer func() {
+		if p := recover(); p != nil {
+			*l = learnt{broke: true}
+			if g.log != nil {
+				g.log.Error("a tool broke before its call was let through", "tool", t.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			}
+		}
+	}()
+	if l.violations = tools.Validate(t, args); len(l.violations) > 0 {
+		return
+	}
+	l.tier = cmp.Or(t.Tier, events.Irreversible)
+	if t.TierOf != nil {
+		l.tier = t.TierOf(args)
+	}
+	l.op, l.safe = events.Operation{Class: events.OpExecute}, l.tier == events.Readonly
+	if l.safe {
+		l.op.Class = events.OpRead
+	}
+	if t.Operation != nil {
+		l.op = t.Operation(args)
+	}
+	if t.Safe != nil {
+		l.safe = t.Safe(args)
+	}
+	if t.Resources != nil {
+		l.resources = t.Resources(args)
+	}
+	if t.Key != nil {
+		l.key = t.Key(args)
+	}
+	if t.Asks != nil {
+		l.asks = t.Asks(args)
+	}
+	if t.Operands != nil {
+		l.operands = t.Operands(args)
+	}
+}
