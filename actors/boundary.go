@@ -15,7 +15,20 @@ import (
 // stuck, in the log.
 const maxPanics = 5
 
-// boundary is the actors' only recover. A panic is a bug: it is logged with its
+// guarded runs a step on its own goroutine's behalf, and returns what it panicked
+// with, for the actor that waits for it to panic with in its stead: a goroutine
+// that breaks takes the whole process with it.
+func guarded(step func()) (broke any) {
+	defer func() {
+		if p := recover(); p != nil {
+			broke = fmt.Sprintf("%v\n%s", p, debug.Stack())
+		}
+	}()
+	step()
+	return nil
+}
+
+// boundary is the actors' own recover. A panic is a bug: it is logged with its
 // stack and counted, and the actor begins a new incarnation from the log after
 // a growing pause. One that keeps panicking abandons its turn, so that every
 // call has an answer and the next node does not meet the same fate.
@@ -43,6 +56,10 @@ func (a *turnActor) boundary(c actor.Context) {
 	a.pend, a.cmds, a.flown, a.answers, a.behind = nil, nil, nil, nil, nil
 	a.open, a.ask, a.waits, a.flight, a.parking, a.ending = 0, false, false, false, false, false
 	a.planing, a.failing, a.reading = false, false, false
+	if a.timer != nil { // it would speak to the last incarnation
+		a.timer.Stop()
+		a.timer = nil
+	}
 	clear(a.owed)
 	if a.panics > maxPanics {
 		a.stuck(c)

@@ -143,7 +143,8 @@ func (a *callActor) outside(e lifecycle.Effect, fn func(context.Context, owe) fo
 	a.busy[e] = is
 	n, o, self := a.n, a.owe, a.self
 	n.do(func() {
-		f := fn(ctx, o)
+		var f found
+		f.broke = guarded(func() { f = fn(ctx, o) })
 		f.effect, f.is = e, is
 		if is.answer(f.held) {
 			n.root.Send(self, f)
@@ -159,6 +160,9 @@ func (a *callActor) found(m found) {
 	}
 	m.is.stop()
 	delete(a.busy, m.effect)
+	if m.broke != nil {
+		panic(m.broke)
+	}
 	if m.cmd != nil {
 		a.send(m.cmd)
 		return
@@ -189,8 +193,12 @@ func (a *callActor) perform(e lifecycle.Effect) {
 	a.busy[e] = &errand{stop: func() {}}
 	call, o, parent, n := a.owe.turn.Calls[a.key.Offset], a.owe, a.parent, a.n
 	tool, known := n.cfg.Registry.Lookup(call.Tool)
-	if !known { // it was there when the call was let through
-		a.send(missing(call))
+	switch {
+	case !known: // it was there when the call was let through
+		a.send(missing(call, events.UnknownTool, "this node does not have the tool "+call.Tool+" any more"))
+		return
+	case o.asked.Args.Hash != call.Started.Hash:
+		a.send(missing(call, events.InternalError, "its arguments are not the ones that it was let through with"))
 		return
 	}
 	key := attemptKey{a.key, e.Attempt}
@@ -203,12 +211,12 @@ func (a *callActor) perform(e lifecycle.Effect) {
 	}, func(s lifecycle.Settle) { n.root.Send(parent, act{s}) })
 }
 
-// missing is the answer of an attempt whose tool this node does not have.
-func missing(call *lifecycle.Call) lifecycle.Settle {
+// missing is the answer of an attempt for which this node lacks something.
+func missing(call *lifecycle.Call, code events.Code, what string) lifecycle.Settle {
 	return lifecycle.Settle{
 		Call: call.Offset, Attempt: call.Attempt, Class: events.ClassUnavailable, Effects: events.EffectsNone, Confirmed: true,
 		Result: events.Result{Status: events.Failure, Error: &events.Error{
-			Code: events.UnknownTool, Message: "this node does not have the tool " + call.Tool + " any more: it was not run",
+			Code: code, Message: what + ": it was not run",
 		}},
 	}
 }
@@ -235,7 +243,7 @@ func (a *callActor) probe(ctx context.Context, o owe) found {
 	call := o.turn.Calls[a.key.Offset]
 	cmd := lifecycle.Probed{Call: a.key.Offset, Attempt: call.Attempt, Failed: true}
 	tool, known := a.n.cfg.Registry.Lookup(call.Tool)
-	if !known || tool.Probe == nil {
+	if !known || tool.Probe == nil || o.asked.Fault != nil {
 		return found{cmd: cmd}
 	}
 	j := job{tool: tool, call: call, in: a.n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes}

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
@@ -161,9 +160,9 @@ func (a *turnActor) turnEffects() {
 		}
 	}
 	if a.timer == nil && !deadline.IsZero() {
-		inc := a.inc
-		a.timer = time.AfterFunc(deadline.Sub(a.n.cfg.Now()), func() {
-			a.n.root.Send(a.self, due{inc, lifecycle.Effect{Do: lifecycle.DoDeadline, Call: events.TurnEvent}})
+		n, inc, self := a.n, a.inc, a.self
+		a.timer = time.AfterFunc(deadline.Sub(n.cfg.Now()), func() {
+			n.root.Send(self, due{inc: inc, effect: lifecycle.Effect{Do: lifecycle.DoDeadline, Call: events.TurnEvent, At: deadline}})
 		})
 	}
 }
@@ -174,28 +173,36 @@ func (a *turnActor) park(e lifecycle.Effect) {
 		return
 	}
 	a.parking = true
-	inc := a.inc
+	n, inc, self, key := a.n, a.inc, a.self, a.key
 	it := bus.Item{ID: "timer." + a.key.Trace + "." + a.key.Turn + "." + e.At.UTC().Format(time.RFC3339Nano), Turn: a.key, Placement: a.state.Submitted.Placement}
-	a.n.do(func() {
+	n.do(func() {
 		var err error
 		if !e.At.IsZero() {
-			err = a.n.cfg.Bus.Set(a.n.ctx, bus.Token(a.key.String()), e.At, it)
+			err = n.cfg.Bus.Set(n.ctx, bus.Token(key.String()), e.At, it)
 		}
 		if err != nil {
-			a.n.log.Warn("a timer could not be written: the turn stays in memory", "turn", a.key.String(), "err", err)
-			return
+			n.log.Warn("a timer could not be written: the turn stays in memory for now", "turn", key.String(), "err", err)
+			if !pause(n.ctx, backOff) {
+				return
+			}
 		}
-		a.n.root.Send(a.self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent}})
+		n.root.Send(self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent}, err})
 	})
 }
 
-func (a *turnActor) due(c actor.Context, e lifecycle.Effect) {
-	switch e.Do {
+func (a *turnActor) due(c actor.Context, m due) {
+	switch m.effect.Do {
 	case lifecycle.DoDeadline:
+		if a.n.cfg.Now().Before(m.effect.At) { // the clock was set back meanwhile
+			a.timer = nil
+			break
+		}
 		a.command(lifecycle.Advance{})
 	case lifecycle.DoPark:
 		a.parking = false
-		a.command(lifecycle.Park{})
+		if m.err == nil {
+			a.command(lifecycle.Park{})
+		}
 	case lifecycle.DoPlan:
 		a.planing, a.failing = false, false
 	}

@@ -71,7 +71,11 @@ func (h *hands) perform(key attemptKey, j job, to func(lifecycle.Settle)) {
 	h.n.pool.Go(func() {
 		defer h.wg.Done()
 		defer stop(nil)
-		s := h.run(ctx, key, j)
+		var s lifecycle.Settle
+		if broke := guarded(func() { s = h.run(ctx, key, j) }); broke != nil {
+			h.n.log.Error("an attempt broke outside its tool", "call", key.call.String(), "panic", broke)
+			s = broken(key)
+		}
 		j.end(s.Class)
 		h.mu.Lock()
 		w.done = &s
@@ -159,6 +163,17 @@ func (h *hands) notRun(key attemptKey, err error) lifecycle.Settle {
 	return lifecycle.Settle{
 		Call: key.call.Offset, Attempt: key.attempt, Class: events.ClassCancelled, Effects: events.EffectsNone, Confirmed: true,
 		Result: events.Result{Status: events.Failure, Error: &events.Error{Code: events.CodeCancelled, Message: "not started: " + err.Error()}},
+	}
+}
+
+// broken is the answer of an attempt that this node's own code has broken, before
+// or after its tool ran.
+func broken(key attemptKey) lifecycle.Settle {
+	return lifecycle.Settle{
+		Call: key.call.Offset, Attempt: key.attempt, Class: events.ClassPanic, Confirmed: true,
+		Result: events.Result{Status: events.Failure, Error: &events.Error{
+			Code: events.InternalError, Message: "a fault in the runtime: the operator can read it in the log",
+		}},
 	}
 }
 

@@ -26,7 +26,8 @@ type loaded struct {
 type planned struct {
 	inc uint64
 	prepared
-	err error
+	err   error
+	broke any // what the look-up panicked with
 }
 
 // fetched brings a turn actor arguments that stood outside the log.
@@ -45,6 +46,7 @@ type flush struct{ inc uint64 }
 type due struct {
 	inc    uint64
 	effect lifecycle.Effect
+	err    error // of the timer that had to be written first
 }
 
 // drain stops new starts, and gives the turn back once its attempts have ended.
@@ -85,6 +87,7 @@ type found struct {
 	is     *errand
 	cmd    lifecycle.Command // nil: wait and ask again
 	held   holding           // what was taken for it
+	broke  any               // what the look-up panicked with
 }
 
 // timed says that a call's timer has fired.

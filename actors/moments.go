@@ -126,13 +126,23 @@ func (n *Node) lookAll(ctx context.Context, workspace string, paths []string) []
 // verdict of the same policy on the same arguments is not asked for again.
 func (n *Node) beginning(o owe, call *lifecycle.Call, tool tools.Tool) lifecycle.Begin {
 	b := lifecycle.Begin{Call: call.Offset, Verdict: *call.Verdict, Wall: tool.Limits.Wall, Containment: ""}
+	if o.asked.Fault != nil { // they were there when the call was let through
+		b.Findings = []lifecycle.Finding{{Gate: lifecycle.GateAllow}, {
+			Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Deny, Code: events.InternalError, Reason: "it was not run: " + o.asked.Fault.Error(),
+		}}
+		return b
+	}
 	if call.Verdict.Policy == n.cfg.Authorizer.Version() {
 		b.Findings = []lifecycle.Finding{{Gate: lifecycle.GateAllow}, {Gate: lifecycle.GateAuthorize}}
 		return b
 	}
 	more, v := n.gates.Static(o.asked)
 	for _, f := range more {
-		if f.Gate == lifecycle.GateAllow || f.Gate == lifecycle.GateAuthorize || f.Ruling == lifecycle.Deny {
+		switch {
+		case f.Gate == lifecycle.GateAllow || f.Gate == lifecycle.GateAuthorize:
+			b.Findings = append(b.Findings, f)
+		case f.Ruling == lifecycle.Deny: // a tool that takes other arguments since the call was planned
+			f.Gate = lifecycle.GateAuthorize
 			b.Findings = append(b.Findings, f)
 		}
 	}

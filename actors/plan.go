@@ -34,8 +34,9 @@ func (a *turnActor) plan(c actor.Context) bool {
 	a.planing = true
 	n, inc, key, self := a.n, a.inc, a.key, a.self
 	n.do(func() {
-		p, err := n.prepare(n.ctx, key, sub, true)
-		n.root.Send(self, planned{inc, p, err})
+		m := planned{inc: inc}
+		m.broke = guarded(func() { m.prepared, m.err = n.prepare(n.ctx, key, sub, true) })
+		n.root.Send(self, m)
 	})
 	return true
 }
@@ -102,10 +103,12 @@ func (n *Node) read(ctx context.Context, s *events.TurnSubmitted, i int, args ev
 // planned takes what was looked up. While it cannot be had the claim is committed
 // and the turn can be cancelled.
 func (a *turnActor) planned(c actor.Context, m planned) {
-	if m.inc != a.inc {
+	switch {
+	case m.inc != a.inc:
 		return
-	}
-	if m.err != nil {
+	case m.broke != nil:
+		panic(m.broke)
+	case m.err != nil:
 		a.n.log.Warn("the turn cannot be planned now: trying again", "turn", a.key.String(), "err", m.err)
 		a.failing = true
 		a.soon(lifecycle.Effect{Do: lifecycle.DoPlan, Call: events.TurnEvent})
@@ -120,13 +123,16 @@ func (a *turnActor) planned(c actor.Context, m planned) {
 // soon has an effect of the turn's own come up again after a while.
 func (a *turnActor) soon(e lifecycle.Effect) {
 	n, inc, self := a.n, a.inc, a.self
-	time.AfterFunc(backOff, func() { n.root.Send(self, due{inc, e}) })
+	time.AfterFunc(backOff, func() { n.root.Send(self, due{inc: inc, effect: e}) })
 }
 
 // haveArgs says whether the arguments of every open call are at hand, also those
 // that a person has changed, and sees to it that they will be. Without them nothing
 // is told to the calls: it would be about other arguments than were agreed to.
 func (a *turnActor) haveArgs() bool {
+	if a.spec.Planned == nil {
+		return true // no call owes anything yet
+	}
 	if a.asked == nil {
 		a.asked = make([]*Asked, len(a.spec.Calls))
 	}
@@ -135,7 +141,7 @@ func (a *turnActor) haveArgs() bool {
 		have := a.asked[i]
 		switch {
 		case !call.Open() || call.Phase == lifecycle.PhaseNone:
-		case have != nil && (have.Args.Hash == call.Hash || have.Fault != nil && have.hash == call.Hash):
+		case have != nil && (have.Args.Hash == call.Hash || have.hash == call.Hash):
 		case call.Args.Ref != nil:
 			missing[i] = call.Args
 		default:

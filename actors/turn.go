@@ -53,9 +53,9 @@ type turnActor struct {
 	asked   []*Asked
 	calls   map[int]*actor.PID
 	owed    map[int][]lifecycle.Effect // what each call actor was told last
-	planing bool // what planning needs is being looked up
-	failing bool // and could not be had the last time
-	reading bool // arguments outside the log are being read
+	planing bool                       // what planning needs is being looked up
+	failing bool                       // and could not be had the last time
+	reading bool                       // arguments outside the log are being read
 	parking bool
 	timer   *time.Timer // of the turn's deadline
 	ending  bool
@@ -110,7 +110,7 @@ func (a *turnActor) Receive(c actor.Context) {
 		}
 	case due:
 		if m.inc == a.inc {
-			a.due(c, m.effect)
+			a.due(c, m)
 		}
 	case nudge:
 		a.nudged(m)

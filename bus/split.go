@@ -71,7 +71,7 @@ func verdict(v events.Verdict) int {
 }
 
 func result(r events.Result) int {
-	n := len(r.Text.Text) + len(r.Data) + (len(r.Blobs)+len(r.Seen))*512
+	n := len(r.Text.Text) + len(r.Data) + len(r.Undo) + (len(r.Blobs)+len(r.Seen))*512
 	if r.Error != nil {
 		n += len(r.Error.Message) + len(r.Error.Path)
 	}

@@ -246,6 +246,9 @@ type Result struct {
 	Stats   Stats           `json:"stats,omitempty,omitzero"`
 	Seen    []Seen          `json:"seen,omitempty"`
 	Context []Modifier      `json:"context,omitempty"`
+	// Undo is what the tool needs to take the effect back: JSON of its own, which
+	// no model is shown.
+	Undo json.RawMessage `json:"undo,omitempty"`
 }
 
 // Stages are how long a call spent where, in microseconds; 0 where it did not stop.

@@ -249,6 +249,7 @@ func afterCancel(t *testing.T, p *place, n *node) {
 
 // TestAnApprovalThatNobodyGivesExpires at its time, also over a restart.
 func TestAnApprovalThatNobodyGivesExpires(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	n := p.serve("--approval", "1500ms")
 	begin := time.Now()

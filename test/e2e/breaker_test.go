@@ -20,6 +20,7 @@ func (n *node) started(v view, call string) int {
 // TestACircuitOpensProbesOnceAndCloses: three failures of availability open it;
 // the tool leaves the list; after the cooldown there is one probe, whoever asks.
 func TestACircuitOpensProbesOnceAndCloses(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	n := p.serve("--breaker-failures", "3", "--breaker-window", "3s")
 	p.write("down.flag", "x")

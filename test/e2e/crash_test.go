@@ -231,6 +231,7 @@ func TestSIGTERMDrains(t *testing.T) {
 
 // TestASecondSIGTERMEndsAtOnce, whatever still runs.
 func TestASecondSIGTERMEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	n := p.serve("--drain", "10m")
 	n.submit(turn{Trace: "twice", Turn: "t", Calls: []call{{Tool: "deaf_sleep", Args: args{"ms": 600_000}}}})
@@ -252,6 +253,7 @@ func TestASecondSIGTERMEndsAtOnce(t *testing.T) {
 
 // TestAStoppedProcessIsNoDeadOne: SIGSTOP, and SIGCONT before anybody takes over.
 func TestAStoppedProcessIsNoDeadOne(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	n := p.serve()
 	v := n.submit(turn{Trace: "stopped", Turn: "t", Calls: []call{charge("stopped", 1, "stall_ms", 300), {Tool: "echo", Args: args{"v": 1}}}})

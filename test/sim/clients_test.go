@@ -139,12 +139,15 @@ func (s *sim) ask() {
 		s.submit(c)
 		return
 	}
+	if c.told != nil {
+		return
+	}
 	t, _, log := s.load(c.key)
 	if len(log) == 0 {
 		s.fail("L4: %s was acknowledged, and is not in the log", c.key)
 		return
 	}
-	if t.Ended == nil || c.told != nil || s.door.Barrier().Wait(ctx) != nil {
+	if t.Ended == nil || s.door.Barrier().Wait(ctx) != nil {
 		return
 	}
 	c.told = answers(t)

@@ -35,6 +35,7 @@ type sim struct {
 	clients []*client
 	runs    []*run // attempts in progress, whoever began them
 	ledger  ledger
+	seen    map[events.TurnKey]seen
 	drained map[string]bool // boots that gave their turns back
 	probes  map[string]probe
 	calm    bool
@@ -61,7 +62,7 @@ type client struct {
 func newSim(seed uint64) *sim {
 	s := &sim{
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51c1)), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		drained: map[string]bool{}, probes: map[string]probe{},
+		seen: map[events.TurnKey]seen{}, drained: map[string]bool{}, probes: map[string]probe{},
 	}
 	s.log = memlog.New(memlog.Config{Now: func() time.Time { return s.now }, AckWait: ackWait, Fault: s.faults()})
 	s.door = s.log.View("door")
@@ -270,28 +271,34 @@ func (s *sim) pass(d time.Duration) {
 	}
 }
 
-// load is a turn as a door sees it.
-func (s *sim) load(key events.TurnKey) (t lifecycle.Turn, at uint64, log []bus.Stored) {
-	s.looking = true
-	log, err := s.door.Load(ctx, key, s.last())
-	s.looking = false
-	if err != nil {
-		s.fail("a door cannot read: %v", err)
-	}
-	t = lifecycle.Fold(key, commits(log)...)
-	if n := len(log); n > 0 {
-		at = log[n-1].Seq
-	}
-	return t, at, log
+// seen is a turn as a door has read it, when the log had come to head.
+type seen struct {
+	head events.Position
+	turn lifecycle.Turn
+	log  []bus.Stored
 }
 
-// last is the sequence of the log's last commit.
-func (s *sim) last() uint64 {
+// load is a turn as a door sees it.
+func (s *sim) load(key events.TurnKey) (t lifecycle.Turn, at uint64, log []bus.Stored) {
 	head, err := s.door.Head(ctx)
 	if err != nil {
 		s.fail("the log has no head: %v", err)
 	}
-	return head.Seq - 1
+	known := s.seen[key]
+	if known.head != head {
+		s.looking = true
+		log, err = s.door.Load(ctx, key, head.Seq-1)
+		s.looking = false
+		if err != nil {
+			s.fail("a door cannot read: %v", err)
+		}
+		known = seen{head, lifecycle.Fold(key, commits(log)...), log}
+		s.seen[key] = known
+	}
+	if n := len(known.log); n > 0 {
+		at = known.log[n-1].Seq
+	}
+	return known.turn, at, known.log
 }
 
 func commits(log []bus.Stored) []events.Commit {

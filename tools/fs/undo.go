@@ -21,7 +21,7 @@ var errAlready = errors.New("undone already")
 // where the file is still as that call left it. Undone twice is undone once.
 func undo(ctx context.Context, in tools.Invocation, was events.Result) (events.Result, error) {
 	var d done
-	if err := json.Unmarshal(was.Data, &d); err != nil || d.Path == "" || d.Digest == "" || d.Created == (d.Undo != nil) {
+	if err := json.Unmarshal(was.Undo, &d); err != nil || d.Path == "" || d.Digest == "" || d.Created == (d.Undo != nil) {
 		return events.Result{}, refusal(events.InvalidParam, events.ClassInvalid, "", "the call's result does not say what it changed: it cannot be undone")
 	}
 	root, err := openRoot(in)
@@ -81,7 +81,7 @@ func probeWrite(ctx context.Context, in tools.Invocation) (tools.Finding, error)
 	}
 	return probe(ctx, in, args.Path, func(c *change) (events.Result, bool) {
 		r := c.result(wrote(args), 0, false)
-		r.Data = jsonOf(done{
+		r.Undo = jsonOf(done{
 			Path: c.at.name, Digest: Digest(c.content), Size: int64(len(c.content)),
 			Undo: &back{None: "the attempt's own answer, with the earlier content, was lost"},
 		})

@@ -58,13 +58,13 @@ func TestUndo(t *testing.T) {
 	b.put("f", "theirs\n")
 	refused("changed since", in, r, events.Conflict, "has changed")
 	in, r = run("secret")
-	if !strings.Contains(string(r.Data), `"before":"token=abc"`) {
-		t.Errorf("data %s", r.Data)
+	if !strings.Contains(string(r.Undo), `"before":"token=abc"`) {
+		t.Errorf("data %s", r.Undo)
 	}
-	r.Data = json.RawMessage(strings.Replace(string(r.Data), "abc", "[redacted]", 1))
+	r.Undo = json.RawMessage(strings.Replace(string(r.Undo), "abc", "[redacted]", 1))
 	refused("redacted", in, r, events.ExecutionError, "not kept whole")
 	refused("no data", in, events.Result{}, events.InvalidParam, "does not say")
-	r.Data = json.RawMessage(`{"path":"secret","digest":"` + Digest([]byte("new\n")) + `","undo":{"head":9,"tail":-1,"digest":"x"}}`)
+	r.Undo = json.RawMessage(`{"path":"secret","digest":"` + Digest([]byte("new\n")) + `","undo":{"head":9,"tail":-1,"digest":"x"}}`)
 	refused("forged", in, r, events.ExecutionError, "does not fit")
 	if b.get("secret") != "new\n" || b.get("f") != "theirs\n" {
 		t.Error("a refused undo changed something")

@@ -57,7 +57,8 @@ func write(ctx context.Context, in tools.Invocation, args writeIn) (events.Resul
 
 func wrote(args writeIn) string { return fmt.Sprintf("wrote %s, %d bytes", args.Path, len(args.Text)) }
 
-// done is the machine-readable half of a change's result.
+// done is the machine-readable half of a change's result. With the way back it
+// is the result's Undo.
 type done struct {
 	Path         string `json:"path"` // real name
 	Digest       string `json:"digest"`
@@ -74,9 +75,6 @@ func (c *change) result(verb string, replaced int, compare bool) events.Result {
 		Path: c.at.name, Digest: Digest(c.content), Size: int64(len(c.content)),
 		Replacements: replaced, Created: !c.existed, Dirs: c.dirs,
 	}
-	if c.existed {
-		d.Undo = wayBack(c.old, c.content)
-	}
 	var text strings.Builder
 	text.WriteString(verb)
 	if c.links > 1 {
@@ -85,8 +83,12 @@ func (c *change) result(verb string, replaced int, compare bool) events.Result {
 	if compare {
 		text.WriteString(shortDiff(c.at.name, c.old, c.content))
 	}
+	shown := jsonOf(d)
+	if c.existed {
+		d.Undo = wayBack(c.old, c.content)
+	}
 	return events.Result{
-		Status: events.Success, Text: events.Body{Text: text.String()}, Data: jsonOf(d),
+		Status: events.Success, Text: events.Body{Text: text.String()}, Data: shown, Undo: jsonOf(d),
 		Stats: events.Stats{Bytes: d.Size}, Seen: seenAs(c.at, d.Digest, d.Size, c.info),
 	}
 }
