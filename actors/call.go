@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -20,6 +21,7 @@ type callActor struct {
 	key    events.CallKey
 	parent *actor.PID
 	self   *actor.PID
+	over   *atomic.Bool // the turn is not this node's any more: nothing is begun
 
 	owe     owe
 	busy    map[lifecycle.Effect]*errand // what is being found out or waited for
@@ -27,8 +29,8 @@ type callActor struct {
 	retry   *time.Timer
 }
 
-func newCallActor(n *Node, key events.CallKey, parent *actor.PID) *callActor {
-	return &callActor{n: n, key: key, parent: parent, busy: make(map[lifecycle.Effect]*errand)}
+func newCallActor(n *Node, key events.CallKey, parent *actor.PID, over *atomic.Bool) *callActor {
+	return &callActor{n: n, key: key, parent: parent, over: over, busy: make(map[lifecycle.Effect]*errand)}
 }
 
 // Receive is proto.actor's.
@@ -203,7 +205,7 @@ func (a *callActor) perform(e lifecycle.Effect) {
 	}
 	key := attemptKey{a.key, e.Attempt}
 	owner := o.turn.Owner
-	n.hands.perform(key, job{
+	n.hands.perform(key, a.over, job{
 		tool: tool, call: call, in: n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes,
 		note: func(p events.Progress) { n.root.Send(parent, act{lifecycle.Tell{Call: a.key.Offset, Progress: p}}) },
 		late: func(s lifecycle.Settle) { n.late(a.key, owner, s) },

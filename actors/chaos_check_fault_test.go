@@ -78,7 +78,8 @@ func (w *chaos) state() {
 }
 
 // questions are what must hold once everything has ended.
-func (w *chaos) questions() {
+func (w *chaos) questions(healed time.Time) {
+	told := make(map[string]int)
 	for _, key := range w.known() {
 		stored, turn := w.fresh(key)
 		for _, v := range lifecycle.Laws(commits(stored)) {
@@ -90,6 +91,10 @@ func (w *chaos) questions() {
 				if events.IsTerminal(r.Event.Kind()) {
 					ends[r.Call]++
 				}
+				if claim, ok := r.Event.(*events.TurnClaimed); ok {
+					told["claimed:"+claim.Why]++
+				}
+				told[string(r.Event.Kind())]++
 			}
 		}
 		for _, c := range turn.Calls {
@@ -99,6 +104,7 @@ func (w *chaos) questions() {
 			w.effectsOf(key, c, kinds(stored))
 		}
 	}
+	w.t.Log(told)
 	w.keysOf()
 	eventually(w.t, "an empty memory on every node", func() bool {
 		for _, n := range w.nodes {
@@ -108,9 +114,15 @@ func (w *chaos) questions() {
 		}
 		return true
 	})
+	quiet := 0
 	eventually(w.t, "an ack of every message", func() bool {
 		pause(w.t.Context(), 30*time.Millisecond)
-		return w.log.Redeliver("") == 0 // those in somebody's hands: they come again at once
+		// Those in somebody's hands come again at once. A node that was cut off pulls
+		// again after a pause.
+		if quiet++; w.log.Redeliver("") > 0 || time.Since(healed) < backOff+100*time.Millisecond {
+			quiet = 0
+		}
+		return quiet > 5
 	})
 	eventually(w.t, "the end of all leases, while the nodes live", func() bool { return w.locksFree() })
 	for _, n := range w.nodes {

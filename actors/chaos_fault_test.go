@@ -27,7 +27,7 @@ import (
 
 var (
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "the first seed of the chaos test; 0 takes one from the clock")
-	chaosRounds = flag.Int("chaos.rounds", 3, "how many seeds the chaos test runs, one after another")
+	chaosRounds = flag.Int("chaos.rounds", 3, "how many seeds the chaos test runs")
 )
 
 // TestChaos runs real nodes over one log while everything goes wrong: writes lost or
@@ -43,6 +43,7 @@ func TestChaos(t *testing.T) {
 	for i := range *chaosRounds {
 		seed := seed + uint64(i)
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			t.Parallel()
 			t.Logf("reproduce: go test ./actors -run TestChaos -chaos.seed=%d -chaos.rounds=1", seed)
 			newChaos(t, seed).run()
 		})
@@ -134,8 +135,9 @@ func (w *chaos) run() {
 	for _, n := range w.nodes {
 		n.view.Connect()
 	}
+	healed := time.Now()
 	w.converge()
-	w.questions()
+	w.questions(healed)
 	for _, n := range w.nodes {
 		stopNode(w.t, n.Node)
 	}
@@ -321,7 +323,7 @@ func (w *chaos) submitAll(ctx context.Context) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	for i := range 14 {
+	for i := range 40 {
 		s := events.TurnSubmitted{
 			Principal: events.Principal{ID: "tester"}, CanAsk: w.chance(0.8), Disjoint: w.chance(0.5),
 			Limits: events.Limits{Concurrency: w.pick(4), CallMS: 400},
@@ -338,7 +340,7 @@ func (w *chaos) submitAll(ctx context.Context) {
 		}
 		key := events.TurnKey{Trace: fmt.Sprint("t", i%5), Turn: fmt.Sprint("u", i)}
 		w.enter(key, s)
-		if !pause(ctx, w.wait(80*time.Millisecond)) {
+		if !pause(ctx, w.wait(70*time.Millisecond)) {
 			return
 		}
 	}
@@ -405,7 +407,7 @@ func (w *chaos) known() []events.TurnKey {
 // people approve, refuse and cancel whenever they like. Now and then a door dies
 // before it has woken anybody.
 func (w *chaos) people(ctx context.Context) {
-	for pause(ctx, w.wait(30*time.Millisecond)) {
+	for pause(ctx, w.wait(15*time.Millisecond)) {
 		keys := w.known()
 		if len(keys) == 0 {
 			continue
@@ -452,11 +454,18 @@ func (w *chaos) decide(turn lifecycle.Turn, call *lifecycle.Call) {
 	}
 }
 
+// duplicate delivers a turn's first message twice.
+func (w *chaos) duplicate(key events.TurnKey) {
+	if stored, _ := w.fresh(key); len(stored) > 0 {
+		w.log.Duplicate(stored[0].Commit.ID)
+	}
+}
+
 // disasters strike nodes and messages.
 func (w *chaos) disasters(ctx context.Context) {
 	var cut sync.WaitGroup
 	defer cut.Wait()
-	for pause(ctx, w.wait(150*time.Millisecond)) {
+	for pause(ctx, w.wait(100*time.Millisecond)) {
 		i := w.pick(len(w.nodes))
 		n := w.nodes[i]
 		switch w.pick(7) {
@@ -485,7 +494,9 @@ func (w *chaos) disasters(ctx context.Context) {
 		case 4:
 			w.log.Redeliver("")
 		case 5:
-			w.log.Duplicate("")
+			if keys := w.known(); len(keys) > 0 {
+				w.duplicate(keys[w.pick(len(keys))])
+			}
 		}
 	}
 }

@@ -90,8 +90,8 @@ func (a *turnActor) call(c actor.Context, i int) *actor.PID {
 	if pid := a.calls[i]; pid != nil {
 		return pid
 	}
-	n, key, parent := a.n, a.key.Call(i), a.self
-	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newCallActor(n, key, parent) }, actor.WithSupervisor(once), actor.WithDispatcher(n.pool)))
+	n, key, parent, over := a.n, a.key.Call(i), a.self, a.over
+	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newCallActor(n, key, parent, over) }, actor.WithSupervisor(once), actor.WithDispatcher(n.pool)))
 	a.calls[i] = pid
 	return pid
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -53,10 +54,14 @@ type job struct {
 	end  func(events.Class) // told once, when the attempt has ended
 }
 
-// perform starts the attempt, or attaches to to it where it runs or has ended.
-func (h *hands) perform(key attemptKey, j job, to func(lifecycle.Settle)) {
+// perform starts the attempt, or attaches to to it where it runs or has ended. It
+// does nothing for whoever has been orphaned meanwhile.
+func (h *hands) perform(key attemptKey, over *atomic.Bool, j job, to func(lifecycle.Settle)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if over.Load() {
+		return
+	}
 	if w := h.at[key]; w != nil {
 		w.to = to
 		if w.done != nil {
@@ -94,35 +99,49 @@ func (h *hands) stop(key attemptKey, cause error) {
 	}
 }
 
-// forget drops an attempt whose end is in the log.
-func (h *hands) forget(key attemptKey) {
+// evidence takes the answers of attempts that can settle nothing any more.
+type evidence func(events.CallKey, lifecycle.Settle)
+
+// forget drops an attempt whose end is in the log. One that still runs, because
+// its call was ended over its head, is orphaned.
+func (h *hands) forget(key attemptKey, late evidence) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w := h.at[key]; w != nil && w.done != nil {
+	switch w := h.at[key]; {
+	case w == nil:
+	case w.done != nil:
 		delete(h.at, key)
+	default:
+		h.cut(key, w, late)
 	}
 }
 
-// orphan ends the attempts of a turn that this node has lost. What they still
-// answer is evidence for the log, and settles nothing.
-func (h *hands) orphan(turn events.TurnKey, late func(events.CallKey, lifecycle.Settle)) {
+// orphan ends the attempts of a turn that this node has lost, and over says so to
+// whoever is about to begin one. What they still answer is evidence for the log, and
+// settles nothing.
+func (h *hands) orphan(turn events.TurnKey, over *atomic.Bool, late evidence) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	over.Store(true)
 	for key, w := range h.at {
-		if key.call.TurnKey() != turn {
-			continue
-		}
-		if w.done != nil { // it never came into the log
+		switch {
+		case key.call.TurnKey() != turn:
+		case w.done != nil: // it never came into the log
 			delete(h.at, key)
 			late(key.call, *w.done)
-			continue
+		default:
+			h.cut(key, w, late)
 		}
-		w.to = func(s lifecycle.Settle) {
-			late(key.call, s)
-			h.forget(key)
-		}
-		w.stop(errOrphaned)
 	}
+}
+
+// cut ends an attempt whose answer is evidence only. The caller holds mu.
+func (h *hands) cut(key attemptKey, w *work, late evidence) {
+	w.to = func(s lifecycle.Settle) {
+		late(key.call, s)
+		h.forget(key, nil) // it is done
+	}
+	w.stop(errOrphaned)
 }
 
 // running says how many attempts have not ended.

@@ -27,6 +27,11 @@ func (n *Node) late(call events.CallKey, owner events.Owner, s lifecycle.Settle)
 	})
 }
 
+// evidenceOf notes what comes late of an owner's attempts.
+func (n *Node) evidenceOf(owner events.Owner) evidence {
+	return func(call events.CallKey, s lifecycle.Settle) { n.late(call, owner, s) }
+}
+
 // appendAs decides a command that anyone may send, on the turn as it is in the
 // log, and appends what follows.
 func (n *Node) appendAs(ctx context.Context, key events.TurnKey, cmd lifecycle.Command) error {

@@ -25,7 +25,7 @@ const maxTold = 4096
 func newPublisher(n *Node) *publisher { return &publisher{n: n, in: make(chan told, maxTold)} }
 
 func (p *publisher) tell(s bus.Stored, tools map[int]string, durable bool) {
-	if w, ok := p.n.cfg.Bus.(wanter); ok && !w.Wanted(s, tools) {
+	if !bus.Wanted(p.n.cfg.Bus, s, tools) {
 		return
 	}
 	select {
@@ -33,11 +33,6 @@ func (p *publisher) tell(s bus.Stored, tools map[int]string, durable bool) {
 	default:
 		p.n.cfg.Seen.Count("live_dropped", 1)
 	}
-}
-
-// wanter is a bus that knows whether anybody listens for a commit's events.
-type wanter interface {
-	Wanted(s bus.Stored, tools map[int]string) bool
 }
 
 func (p *publisher) run() {

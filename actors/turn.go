@@ -66,8 +66,9 @@ type turnActor struct {
 	gone    map[int]bool // calls whose end was seen, and what they held given up
 	drain   bool
 	giveUp  bool
-	lost    bool // another owner has it: nothing more is done here
-	back    bool // the message is given back once the turn is out of memory
+	lost    bool         // another owner has it: nothing more is done here
+	over    *atomic.Bool // the same, for the actors of its calls
+	back    bool         // the message is given back once the turn is out of memory
 
 	hopeless string // why the turn has to be abandoned, "" if it need not be
 }
@@ -75,7 +76,7 @@ type turnActor struct {
 func newTurnActor(n *Node, key events.TurnKey, stored []bus.Stored, drained bool) *turnActor {
 	return &turnActor{
 		n: n, key: key, inc: incarnations.Add(1), drained: drained, log: stored,
-		calls: make(map[int]*actor.PID), owed: make(map[int][]lifecycle.Effect), gone: make(map[int]bool),
+		calls: make(map[int]*actor.PID), owed: make(map[int][]lifecycle.Effect), gone: make(map[int]bool), over: new(atomic.Bool),
 	}
 }
 
@@ -141,7 +142,7 @@ func (a *turnActor) begin(c actor.Context) {
 	if had := a.state.Owner; had.Boot == a.n.cfg.Boot && a.state.Parked == nil {
 		// An earlier actor of this node owned it, and nothing of that is left but what
 		// the hands may still hold: it is claimed anew, like another node's.
-		a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, had, s) })
+		a.n.hands.orphan(a.key, new(atomic.Bool), a.n.evidenceOf(had))
 	}
 	a.claim()
 	a.pump(c)
@@ -382,7 +383,7 @@ func (a *turnActor) fold(c actor.Context, s bus.Stored) {
 // settled lets go of what a call does not need any more, as the log stands now.
 func (a *turnActor) settled(c actor.Context, call *lifecycle.Call) {
 	if call.Phase != lifecycle.PhaseStarted && call.Attempt > 0 {
-		a.n.hands.forget(attemptKey{a.key.Call(call.Offset), call.Attempt})
+		a.n.hands.forget(attemptKey{a.key.Call(call.Offset), call.Attempt}, a.n.evidenceOf(call.Started.Owner))
 	}
 	if !call.Open() && !a.gone[call.Offset] {
 		a.gone[call.Offset] = true
@@ -482,7 +483,7 @@ func (a *turnActor) lose(c actor.Context) {
 // orphan lets go of what runs and what is held here for a turn that is not this
 // actor's any more. What the attempts still answer is evidence.
 func (a *turnActor) orphan(had events.Owner) {
-	a.n.hands.orphan(a.key, func(call events.CallKey, s lifecycle.Settle) { a.n.late(call, had, s) })
+	a.n.hands.orphan(a.key, a.over, a.n.evidenceOf(had))
 	a.n.locks.drop(a.key)
 }
 

@@ -47,6 +47,19 @@ func (c *Conflict) Error() string { return fmt.Sprintf("history moved on to sequ
 // Unwrap makes errors.Is(err, ErrConflict) hold.
 func (c *Conflict) Unwrap() error { return ErrConflict }
 
+// Unreadable is the error of Load and Read where a commit cannot be decoded: Err
+// says why, and is an events.ErrFormat or an events.ErrNewerFormat. The log stands;
+// a Read from the sequence behind goes on.
+type Unreadable struct {
+	Seq uint64 // of the commit
+	Err error
+}
+
+func (u *Unreadable) Error() string { return fmt.Sprintf("commit at sequence %d: %v", u.Seq, u.Err) }
+
+// Unwrap is why the commit cannot be decoded.
+func (u *Unreadable) Unwrap() error { return u.Err }
+
 // Stored is a commit at its place in the log.
 type Stored struct {
 	Generation uint32
@@ -71,7 +84,8 @@ type Log interface {
 
 	// Load returns the turn's commits in order, once those up to sequence
 	// atLeast can be seen (0: whatever is there). It never reads the hot
-	// stream. An unknown turn has no commits, and that is no error.
+	// stream. An unknown turn has no commits, and that is no error. A commit
+	// that cannot be decoded is an *Unreadable.
 	Load(ctx context.Context, turn events.TurnKey, atLeast uint64) ([]Stored, error)
 
 	// Head is the position behind the last commit of the whole log.
@@ -89,7 +103,8 @@ type Tail interface {
 	// Read calls yield for each commit from the position on, in order, until
 	// it has seen the log's head at the time of the call, or for ever if
 	// follow. Nothing beyond the barrier is yielded. It returns what yield
-	// returned, ctx's error, or ErrRewound if from is not in this log any more.
+	// returned, ctx's error, ErrRewound if from is not in this log any more, or
+	// an *Unreadable for a commit that cannot be decoded.
 	Read(ctx context.Context, from events.Position, f Filter, follow bool, yield func(Stored) error) error
 }
 

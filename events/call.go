@@ -200,3 +200,25 @@ type Compensated struct {
 	By     Principal `json:"by"`
 	Result Result    `json:"result"`
 }
+
+// OutcomeOf is the outcome in an event that says how an attempt of its own call
+// ended: completed, failed, timed_out, cancelled, unknown or late_result. It is nil
+// for every other event, deduplicated too, whose outcome is another call's. The
+// outcome is the event's own, not a copy.
+func OutcomeOf(e Event) *Outcome {
+	switch e := e.(type) {
+	case *Completed:
+		return &e.Outcome
+	case *Failed:
+		return &e.Outcome
+	case *TimedOut:
+		return &e.Outcome
+	case *Cancelled:
+		return &e.Outcome
+	case *Unknown:
+		return &e.Outcome
+	case *LateResult:
+		return &e.Outcome
+	}
+	return nil
+}

@@ -24,7 +24,7 @@ import (
 const maxTries = 64
 
 // ErrUntold says that an act is in the log, and that no node could be told of
-// it: repeat the act, or wait for the sweep.
+// it: repeat the act.
 var ErrUntold = errors.New("kept, but no node could be told: repeat it")
 
 // DeskConfig is what a desk needs. Bus is required; zero elsewhere means the
@@ -174,7 +174,11 @@ func (d *Desk) act(ctx context.Context, key events.TurnKey, cmd lifecycle.Comman
 			return v.Turn, d.tell(ctx, v.Turn, v.seq(), d.newID())
 		}
 		t := lifecycle.FoldOn(v.Turn, s.Commit)
-		return t, d.tell(ctx, t, s.Seq, s.Commit.ID)
+		err = d.tell(ctx, t, s.Seq, s.Commit.ID)
+		if err == nil || errors.Is(err, ErrUntold) {
+			d.publish(ctx, t, s)
+		}
+		return t, err
 	}
 	return v.Turn, fmt.Errorf("turn %s: %w: it moved on %d times: try again", key, bus.ErrConflict, maxTries)
 }
@@ -213,6 +217,30 @@ func (d *Desk) durable(ctx context.Context) error {
 		return fmt.Errorf("%w: its durability is not known: %w", bus.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// publish tells whoever listens of a commit that is past the barrier. Live events
+// are best effort: an act does not fail for them.
+func (d *Desk) publish(ctx context.Context, t lifecycle.Turn, s bus.Stored) {
+	tools := heardOf(t)
+	if !bus.Wanted(d.bus, s, tools) {
+		return
+	}
+	if err := d.bus.Publish(ctx, s, tools); err != nil {
+		d.log.Warn("live events not sent", "turn", t.Key.String(), "err", err)
+	}
+}
+
+// heardOf are the tools of a turn's calls that some node has let through: those
+// that are registered, as far as a door can tell.
+func heardOf(t lifecycle.Turn) map[int]string {
+	m := make(map[int]string)
+	for i, c := range t.Calls {
+		if c.Verdict != nil {
+			m[i] = c.Tool
+		}
+	}
+	return m
 }
 
 func placement(t lifecycle.Turn) string {

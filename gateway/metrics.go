@@ -92,7 +92,7 @@ func (m *Metrics) Committed(s bus.Stored, tools map[int]string) {
 			continue
 		}
 		m.ended.WithLabelValues(m.label(tools[r.Call]), string(kind)).Inc()
-		if o := outcome(r.Event); o != nil {
+		if o := events.OutcomeOf(r.Event); o != nil {
 			m.observe(o.Stages)
 		}
 	}
@@ -104,23 +104,6 @@ func (m *Metrics) label(tool string) string {
 		return "_unknown"
 	}
 	return tool
-}
-
-// outcome is how a call ended that may have run.
-func outcome(e events.Event) *events.Outcome {
-	switch e := e.(type) {
-	case *events.Completed:
-		return &e.Outcome
-	case *events.Failed:
-		return &e.Outcome
-	case *events.TimedOut:
-		return &e.Outcome
-	case *events.Cancelled:
-		return &e.Outcome
-	case *events.Unknown:
-		return &e.Outcome
-	}
-	return nil
 }
 
 func (m *Metrics) observe(s events.Stages) {

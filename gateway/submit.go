@@ -35,11 +35,17 @@ func (d *Desk) Submit(ctx context.Context, key events.TurnKey, s events.TurnSubm
 	if err != nil {
 		return Ticket{Key: key}, err
 	}
-	t, _, err := d.enter(ctx, key, s)
+	t, v, err := d.enter(ctx, key, s)
 	if err != nil {
 		return t, err
 	}
-	return t, d.durable(ctx)
+	if err := d.durable(ctx); err != nil {
+		return t, err
+	}
+	if !t.Attached {
+		d.publish(ctx, v.Turn, v.Commits[0])
+	}
+	return t, nil
 }
 
 // Run is Submit and Wait in one: it answers once the turn has ended and that is
@@ -55,6 +61,14 @@ func (d *Desk) Run(ctx context.Context, key events.TurnKey, s events.TurnSubmitt
 	t, v, err := d.enter(ctx, key, s)
 	if err != nil {
 		return t, v, err
+	}
+	if first := v.Commits[0]; !t.Attached && bus.Wanted(d.bus, first, nil) {
+		before := v.Turn
+		d.wg.Go(func() { // the caller waits for no barrier of its own
+			if ctx := context.WithoutCancel(ctx); d.durable(ctx) == nil {
+				d.publish(ctx, before, first)
+			}
+		})
 	}
 	v, err = d.await(ctx, w, v, limit)
 	return t, v, err
@@ -130,7 +144,7 @@ func (d *Desk) attach(ctx context.Context, v View) (Ticket, View, error) {
 }
 
 // queue hands the turn to the nodes. The item is a hint: a turn that is in the
-// log and could not be queued is found by the sweep, or by submitting it again.
+// log and could not be queued is queued by submitting it again.
 func (d *Desk) queue(ctx context.Context, v View) error {
 	first := v.Commits[0]
 	it := bus.Item{ID: first.Commit.ID, Turn: v.Turn.Key, Placement: placement(v.Turn), Seq: first.Seq}

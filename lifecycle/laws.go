@@ -272,7 +272,7 @@ func (k *books) attemptEvent(p *page, call int, e events.Event) {
 	case *events.Completed:
 		k.says(p, call, kind, e.Attempt, !p.open && !p.probing)
 	case *events.Failed, *events.TimedOut, *events.Cancelled, *events.Unknown:
-		k.says(p, call, kind, outcomeOf(e).Attempt, false)
+		k.says(p, call, kind, events.OutcomeOf(e).Attempt, false)
 	}
 }
 
@@ -287,23 +287,6 @@ func (k *books) says(p *page, call int, kind events.Kind, n int, over bool) {
 	case over:
 		k.fail("L5", call, "%s of attempt %d, which was over", kind, n)
 	}
-}
-
-// outcomeOf is the outcome in a terminal that has one of its own.
-func outcomeOf(e events.Event) *events.Outcome {
-	switch e := e.(type) {
-	case *events.Completed:
-		return &e.Outcome
-	case *events.Failed:
-		return &e.Outcome
-	case *events.TimedOut:
-		return &e.Outcome
-	case *events.Cancelled:
-		return &e.Outcome
-	case *events.Unknown:
-		return &e.Outcome
-	}
-	return &events.Outcome{}
 }
 
 func (k *books) start(p *page, call int, e *events.Started) {

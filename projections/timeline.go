@@ -77,27 +77,8 @@ func passTime(m Moments, e Event) Moments {
 	return m
 }
 
-// ended is the outcome of an event that has one.
-func ended(e events.Event) *events.Outcome {
-	switch v := e.(type) {
-	case *events.Completed:
-		return &v.Outcome
-	case *events.Failed:
-		return &v.Outcome
-	case *events.TimedOut:
-		return &v.Outcome
-	case *events.Cancelled:
-		return &v.Outcome
-	case *events.Unknown:
-		return &v.Outcome
-	case *events.LateResult:
-		return &v.Outcome
-	}
-	return nil
-}
-
 func attemptOf(e events.Event) int {
-	if o := ended(e); o != nil {
+	if o := events.OutcomeOf(e); o != nil {
 		return o.Attempt
 	}
 	switch v := e.(type) {
@@ -115,7 +96,7 @@ func attemptOf(e events.Event) int {
 
 // detail is what is worth knowing of an event, in one line.
 func detail(e events.Event) string {
-	if o := ended(e); o != nil {
+	if o := events.OutcomeOf(e); o != nil {
 		return outcomeDetail(e, o)
 	}
 	switch v := e.(type) {

@@ -102,7 +102,7 @@ func (u *ToolUse) count(e events.Event) {
 	}
 	u.Ends[e.Kind()]++
 	effects := events.EffectsNone
-	if o := ended(e); o != nil {
+	if o := events.OutcomeOf(e); o != nil {
 		effects = o.Effects
 		u.RunUS += o.Stages.Run
 		u.Bytes += o.Output

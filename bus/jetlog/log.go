@@ -72,7 +72,7 @@ func (b *Bus) acknowledged(ctx context.Context, c events.Commit, a ack, body []b
 func (b *Bus) stored(seq uint64, body []byte) (bus.Stored, error) {
 	c, err := events.Decode(body)
 	if err != nil {
-		return bus.Stored{}, fmt.Errorf("commit at sequence %d: %w", seq, err)
+		return bus.Stored{}, &bus.Unreadable{Seq: seq, Err: err}
 	}
 	return bus.Stored{Generation: b.spans().of(seq), Seq: seq, Commit: c}, nil
 }

@@ -21,7 +21,7 @@ type entry struct {
 func (e entry) stored(seq uint64) (bus.Stored, error) {
 	c, err := events.Decode(e.body)
 	if err != nil {
-		return bus.Stored{}, fmt.Errorf("commit at sequence %d: %w", seq, err)
+		return bus.Stored{}, &bus.Unreadable{Seq: seq, Err: err}
 	}
 	return bus.Stored{Generation: e.generation, Seq: seq, Commit: c}, nil
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 )
@@ -23,24 +26,20 @@ func (a *app) withDesk(ctx context.Context, do func(*gateway.Desk) error) error 
 	if err != nil {
 		return err
 	}
-	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.bus, Log: log})
-	return errors.Join(do(desk), ses.close())
+	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Log: log})
+	return errors.Join(do(desk), ses.Close())
 }
 
 // said prints what became of an act.
 func (a *app) said(status, what string) error {
-	if a.json {
-		return a.printJSON(map[string]string{"status": status, "of": what})
-	}
-	a.print("%s: %s\n", what, status)
-	return nil
+	return a.say(map[string]string{"status": status, "of": what}, "%s: %s\n", what, status)
 }
 
 // cancel is the verb that asks for the end of a turn or a call.
 func (a *app) cancel() *cobra.Command {
 	var by, reason string
 	cmd := &cobra.Command{
-		Use: "cancel TRACE/TURN[/CALL]", Short: "Ask for the end of a turn, or of one call", Args: exactArgs(1, "trace/turn or trace/turn/call"),
+		Use: "cancel TRACE/TURN[/CALL]", Short: "Ask for the end of a turn, or of one call", Args: command.Args(1, 1, "trace/turn or trace/turn/call"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ask, err := cancelOf(args[0])
 			if err != nil {
@@ -73,7 +72,7 @@ func cancelOf(what string) (canceller, error) {
 	if strings.Count(what, "/") == 2 {
 		call, err := events.ParseCallKey(what)
 		if err != nil {
-			return nil, usage(err, "name a call as trace/turn/call")
+			return nil, exit.Misused(err, "name a call as trace/turn/call")
 		}
 		return func(ctx context.Context, d *gateway.Desk, by events.Principal, reason string) (gateway.Reply, error) {
 			return d.CancelCall(ctx, call, by, reason)
@@ -81,7 +80,7 @@ func cancelOf(what string) (canceller, error) {
 	}
 	key, err := events.ParseTurnKey(what)
 	if err != nil {
-		return nil, usage(err, "name a turn as trace/turn")
+		return nil, exit.Misused(err, "name a turn as trace/turn")
 	}
 	return func(ctx context.Context, d *gateway.Desk, by events.Principal, reason string) (gateway.Reply, error) {
 		return d.CancelTurn(ctx, key, by, reason)
@@ -91,11 +90,11 @@ func cancelOf(what string) (canceller, error) {
 // callAct is a verb that does something to one call.
 func (a *app) callAct(use, about, status string, n int, what string, do func(context.Context, *gateway.Desk, events.CallKey, []string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: about, Args: exactArgs(n, what),
+		Use: use, Short: about, Args: command.Args(n, n, what),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			call, err := events.ParseCallKey(args[0])
 			if err != nil {
-				return usage(err, "name a call as trace/turn/call: sluice-node inbox shows them")
+				return exit.Misused(err, "name a call as trace/turn/call: sluice-node inbox shows them")
 			}
 			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
 				if err := do(cmd.Context(), d, call, args); err != nil {
@@ -150,7 +149,7 @@ func (a *app) resolve() *cobra.Command {
 		func(ctx context.Context, d *gateway.Desk, call events.CallKey, args []string) error {
 			e := events.Effects(args[1])
 			if e != events.EffectsNone && e != events.EffectsDone {
-				return usage(fmt.Errorf("effects %q", args[1]), "say none: nothing happened; or done: it happened")
+				return exit.Misused(fmt.Errorf("effects %q", args[1]), "say none: nothing happened; or done: it happened")
 			}
 			return d.Resolve(ctx, call, me(by), e, note)
 		})
@@ -162,7 +161,7 @@ func (a *app) resolve() *cobra.Command {
 // inbox is the verb that shows what waits for a person.
 func (a *app) inbox() *cobra.Command {
 	return &cobra.Command{
-		Use: "inbox", Short: "Show the calls that wait for a person", Args: exactArgs(0, "none"),
+		Use: "inbox", Short: "Show the calls that wait for a person", Args: command.Args(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
 				list, err := d.Inbox(cmd.Context())
@@ -174,7 +173,7 @@ func (a *app) inbox() *cobra.Command {
 				}
 				for _, p := range list {
 					a.print("%s  %s by %s\n  asks     %s\n  why      %s\n  hash     %s\n  expires  %s\n",
-						p.Call, short(p.Tool, 64), short(p.Principal.ID, 64), tell(p.Asks), short(p.Why, 300), p.Hash, p.Expires.Local().Format(time.RFC3339))
+						p.Call, show.Short(p.Tool, 64), show.Short(p.Principal.ID, 64), tell(p.Asks), show.Short(p.Why, 300), p.Hash, p.Expires.Local().Format(time.RFC3339))
 				}
 				if len(list) == 0 {
 					a.note("nothing waits for a person")
@@ -191,15 +190,15 @@ func (a *app) tail() *cobra.Command {
 	var kinds, tools []string
 	follow := true
 	cmd := &cobra.Command{
-		Use: "tail", Short: "Show the events of the log, as they come or from a position on", Args: exactArgs(0, "none"),
+		Use: "tail", Short: "Show the events of the log, as they come or from a position on", Args: command.Args(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f := gateway.FeedFilter{Trace: trace, Turn: turn, Tools: tools}
 			var err error
 			if f.Kinds, err = gateway.ParseKinds(kinds); err != nil {
-				return usage(err, "see --kind")
+				return exit.Misused(err, "see --kind")
 			}
 			if f.Turn != "" && f.Trace == "" {
-				return usage(errors.New("--turn without --trace"), "a turn's id is unique only in its trace: give both")
+				return exit.Misused(errors.New("--turn without --trace"), "a turn's id is unique only in its trace: give both")
 			}
 			at, err := tailFrom(from)
 			if err != nil {
@@ -224,7 +223,7 @@ func tailFrom(from string) (events.Position, error) {
 	}
 	p, err := events.ParsePosition(from)
 	if err != nil {
-		return p, usage(err, "give a position as tail shows it, or start")
+		return p, exit.Misused(err, "give a position as tail shows it, or start")
 	}
 	return p, nil
 }
@@ -258,18 +257,4 @@ func (a *app) runTail(ctx context.Context, d *gateway.Desk, at events.Position, 
 		return nil // somebody has seen enough
 	}
 	return err
-}
-
-// version is the verb that says what this is.
-func (a *app) version() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version, and that of the log format", Args: exactArgs(0, "none"),
-		RunE: func(*cobra.Command, []string) error {
-			if a.json {
-				return a.printJSON(map[string]any{"version": versionOf(), "format": events.Format})
-			}
-			a.print("sluice-node %s, log format %d\n", versionOf(), events.Format)
-			return nil
-		},
-	}
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 )
@@ -24,13 +27,13 @@ import (
 // demo is the verb that shows the whole way of a batch of calls.
 func (a *app) demo() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Show a batch of calls from a model's message to its answers, then rebuild recorded ones", Args: exactArgs(0, "none"),
+		Use: "demo", Short: "Show a batch of calls from a model's message to its answers, then rebuild recorded ones", Args: command.Args(0, 0, "none"),
 		Long: "Start a node, submit a batch of nine calls to it over HTTP, and print the events as they happen and the messages\n" +
 			"that answer it. Then import recorded conversations, rebuild every answer from the log, compare it with the\n" +
 			"recording, and check the laws of the whole log. The data directory stays, and may be used again.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.set.from["data"] == "" {
-				a.set.data = filepath.Join(os.TempDir(), fmt.Sprintf("sluice-demo-%d", os.Getuid()))
+				a.set.Data = filepath.Join(os.TempDir(), fmt.Sprintf("sluice-demo-%d", os.Getuid()))
 			}
 			for _, open := range []struct {
 				name string
@@ -64,7 +67,7 @@ func (a *app) runDemo(ctx context.Context) error {
 		return err
 	}
 	if l == nil {
-		return usage(errors.New("the demo submits over HTTP"), "leave --http none out")
+		return exit.Misused(errors.New("the demo submits over HTTP"), "leave --http none out")
 	}
 	s, err := a.set.startServing(ctx, l, log)
 	if err != nil {
@@ -216,7 +219,7 @@ func postDemo(ctx context.Context, address string, key events.TurnKey) ([]json.R
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("POST /v1/turns answers %s: %s", resp.Status, short(string(answer), 1000))
+		return nil, fmt.Errorf("POST /v1/turns answers %s: %s", resp.Status, show.Short(string(answer), 1000))
 	}
 	var out struct {
 		Messages []json.RawMessage `json:"messages"`

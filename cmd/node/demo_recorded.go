@@ -68,11 +68,7 @@ func (a *app) demoImport(ctx context.Context, desk *gateway.Desk) error {
 }
 
 func (a *app) verdict(equal, all int) error {
-	if a.json {
-		return a.printJSON(map[string]int{"equal": equal, "recorded": all})
-	}
-	a.print("%d of %d tool messages equal the recording\n", equal, all)
-	return nil
+	return a.say(map[string]int{"equal": equal, "recorded": all}, "%d of %d tool messages equal the recording\n", equal, all)
 }
 
 // recordedSaid are the tool messages of each conversation.
@@ -192,9 +188,5 @@ func (a *app) demoLaws(ctx context.Context, desk *gateway.Desk) error {
 	if len(errs) > 0 {
 		return fmt.Errorf("%d violations of the laws: %w", len(errs), errors.Join(errs[:min(10, len(errs))]...))
 	}
-	if a.json {
-		return a.printJSON(map[string]int{"turns": len(turns), "events": n, "violations": 0})
-	}
-	a.print("All laws hold: %d turns, %d events\n", len(turns), n)
-	return nil
+	return a.say(map[string]int{"turns": len(turns), "events": n, "violations": 0}, "All laws hold: %d turns, %d events\n", len(turns), n)
 }

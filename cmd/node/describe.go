@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 )
@@ -15,7 +16,7 @@ func describe(e gateway.FeedEvent) string {
 	turn := e.Stored.Commit.Turn
 	what, tool := turn.String(), "-"
 	if rec.Call != events.TurnEvent {
-		what, tool = turn.Call(rec.Call).String(), short(e.Tool, 40)
+		what, tool = turn.Call(rec.Call).String(), show.Short(e.Tool, 40)
 	}
 	line := fmt.Sprintf("%-10s %s  %-18s %-8s %s", e.Position, e.Stored.Commit.At.Local().Format("15:04:05.000"), rec.Event.Kind(), tool, what)
 	if d := detail(rec.Event); d != "" {
@@ -28,17 +29,17 @@ func describe(e gateway.FeedEvent) string {
 func detail(e events.Event) string {
 	switch e := e.(type) {
 	case *events.TurnSubmitted:
-		return fmt.Sprintf("%d calls by %s", len(e.Calls), short(e.Principal.ID, 40))
+		return fmt.Sprintf("%d calls by %s", len(e.Calls), show.Short(e.Principal.ID, 40))
 	case *events.TurnClaimed:
 		return fmt.Sprintf("%s, epoch %d", e.Why, e.Owner.Epoch)
 	case *events.TurnPlanned:
 		return "batches " + batches(e.Batches)
 	case *events.TurnAbandoned:
-		return short(e.Reason, 120)
+		return show.Short(e.Reason, 120)
 	case *events.TurnCompleted:
-		return counts(e.Counts)
+		return show.Counts(e.Counts)
 	case *events.Denied:
-		return fmt.Sprintf("%s %s: %s", e.Gate, e.Code, short(e.Reason, 160))
+		return fmt.Sprintf("%s %s: %s", e.Gate, e.Code, show.Short(e.Reason, 160))
 	case *events.ApprovalRequested:
 		return tell(e.Asks)
 	case *events.Authorized:
@@ -48,36 +49,24 @@ func detail(e events.Event) string {
 	case *events.Retrying:
 		return fmt.Sprintf("attempt %d: %s", e.Attempt, e.Class)
 	case *events.Recovered:
-		return fmt.Sprintf("%s: %s", e.Action, short(e.Reason, 120))
+		return fmt.Sprintf("%s: %s", e.Action, show.Short(e.Reason, 120))
 	case *events.Deduplicated:
 		return "the result of " + e.Of
 	case *events.Progress:
-		return short(e.Text, 120)
+		return show.Short(e.Text, 120)
 	case *events.Unknown:
 		return e.Why + ended(e.Outcome)
+	case *events.LateResult:
+		return "" // it changed nothing any more
 	}
-	if o := outcomeOf(e); o != nil {
+	if o := events.OutcomeOf(e); o != nil {
 		return strings.TrimPrefix(ended(*o), ", ")
 	}
 	return ""
 }
 
 // tell is the whole of what a person is asked, on one line.
-func tell(asks string) string { return short(asks, 1<<20) }
-
-func outcomeOf(e events.Event) *events.Outcome {
-	switch e := e.(type) {
-	case *events.Completed:
-		return &e.Outcome
-	case *events.Failed:
-		return &e.Outcome
-	case *events.TimedOut:
-		return &e.Outcome
-	case *events.Cancelled:
-		return &e.Outcome
-	}
-	return nil
-}
+func tell(asks string) string { return show.Short(asks, 1<<20) }
 
 func ended(o events.Outcome) string {
 	out := fmt.Sprintf(", effects %s", o.Effects)
@@ -85,7 +74,7 @@ func ended(o events.Outcome) string {
 		out += fmt.Sprintf(", ran %v", (time.Duration(o.Stages.Run) * time.Microsecond).Round(10*time.Microsecond))
 	}
 	if err := o.Result.Error; err != nil {
-		out += fmt.Sprintf(": %s %s", err.Code, short(err.Message, 160))
+		out += fmt.Sprintf(": %s %s", err.Code, show.Short(err.Message, 160))
 	}
 	return out
 }
@@ -97,15 +86,4 @@ func batches(list [][]int) string {
 		fmt.Fprintf(&b, "(%d)", len(one))
 	}
 	return b.String()
-}
-
-// counts are terminals by kind, in the order of the table of kinds.
-func counts(m map[events.Kind]int) string {
-	var parts []string
-	for _, row := range events.Kinds {
-		if n := m[row.Kind]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, row.Kind))
-		}
-	}
-	return strings.Join(parts, ", ")
 }

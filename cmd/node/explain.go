@@ -7,6 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
@@ -29,7 +32,7 @@ type explained struct {
 func (a *app) explain() *cobra.Command {
 	turn := events.TurnSubmitted{Mode: events.ModeWrite, CanAsk: true}
 	cmd := &cobra.Command{
-		Use: "explain TOOL ARGS", Short: "Say what the gates would decide of a call, and why", Args: exactArgs(2, "a tool and its arguments"),
+		Use: "explain TOOL ARGS", Short: "Say what the gates would decide of a call, and why", Args: command.Args(2, 2, "a tool and its arguments"),
 		Long: "Say what the gates would decide of a call, and why, with the same code that a node uses. Nothing is run, and no\n" +
 			"node is needed. The gates that need state (idempotency key, circuit, locks) are not asked.",
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -44,9 +47,9 @@ func (a *app) explain() *cobra.Command {
 			if x.Code != "" {
 				a.print(" (%s)", x.Code)
 			}
-			a.print("\n  reason    %s\n  policies  %s\n", short(x.Reason, 2000), strings.Join(x.Policies, ", "))
+			a.print("\n  reason    %s\n  policies  %s\n", show.Short(x.Reason, 2000), strings.Join(x.Policies, ", "))
 			if x.Path != "" {
-				a.print("  path      %s\n", short(x.Path, 300))
+				a.print("  path      %s\n", show.Short(x.Path, 300))
 			}
 			return nil
 		},
@@ -75,7 +78,7 @@ func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explain
 	}
 	gates := actors.Gates{Registry: registry, Authorizer: policy.Default(), Allow: allow, Network: s.network}
 	if turn.Mode != events.ModeRead && turn.Mode != events.ModeWrite {
-		return explained{}, usage(fmt.Errorf("mode %q", turn.Mode), "use read_only or write")
+		return explained{}, exit.Misused(fmt.Errorf("mode %q", turn.Mode), "use read_only or write")
 	}
 	asked := &actors.Asked{Tool: tool, Turn: &turn}
 	asked.Args, asked.Fault = lifecycle.Parse(strings.ToValidUTF8(raw, "\uFFFD"))

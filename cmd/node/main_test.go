@@ -24,7 +24,14 @@ type leakless struct{ m *testing.M }
 func (l leakless) Run() int {
 	code := l.m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(); err != nil && code == 0 {
+	err := goleak.Find()
+	for range 10 { // each look is patient for a second, and proto.actor counts dead letters for longer
+		if err == nil {
+			break
+		}
+		err = goleak.Find()
+	}
+	if err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -150,25 +157,6 @@ func field(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Setenv(args[0], fmt.Sprint(v))
-}
-
-func TestVisibleJSONMeansTheSame(t *testing.T) {
-	for _, s := range []string{"plain", "\u202eevil", "\u009b31m", "emoji 😀", "\U000e0041tag", "zero\u200bwidth", "界"} {
-		raw, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown := visibleJSON(string(raw))
-		var back string
-		if err := json.Unmarshal([]byte(shown), &back); err != nil || back != s {
-			t.Errorf("%q is shown as %s, which is %q (%v)", s, shown, back, err)
-		}
-		for _, r := range shown {
-			if r == 0x202e || r == 0x9b || r == 0x200b || r == 0xe0041 {
-				t.Errorf("%q is shown as %s", s, shown)
-			}
-		}
-	}
 }
 
 func TestCompareNamesTheFirstDifference(t *testing.T) {

@@ -10,13 +10,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -28,7 +29,7 @@ import (
 func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cmp.Or(s.logLevel, "warn"))); err != nil {
-		return nil, usage(fmt.Errorf("log-level %q", s.logLevel), "use debug, info, warn or error")
+		return nil, exit.Misused(fmt.Errorf("log-level %q", s.logLevel), "use debug, info, warn or error")
 	}
 	o := &slog.HandlerOptions{Level: level}
 	switch cmp.Or(s.logFormat, "text") {
@@ -37,7 +38,7 @@ func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
-	return nil, usage(fmt.Errorf("log-format %q", s.logFormat), "use text or json")
+	return nil, exit.Misused(fmt.Errorf("log-format %q", s.logFormat), "use text or json")
 }
 
 // directory is the workspace, absolute, and there.
@@ -51,7 +52,7 @@ func (s *settings) directory() (string, error) {
 		err = errors.New("it is no directory")
 	}
 	if err != nil {
-		return "", usage(fmt.Errorf("workspace %s: %w", dir, err), "name a directory that exists with --workspace")
+		return "", exit.Misused(fmt.Errorf("workspace %s: %w", dir, err), "name a directory that exists with --workspace")
 	}
 	return filepath.EvalSymlinks(dir)
 }
@@ -63,7 +64,7 @@ func (s *settings) breaker() lifecycle.BreakerConfig {
 
 // node is a running node, with its desk.
 type node struct {
-	ses      *session
+	ses      *session.Session
 	registry *tools.Registry
 	metrics  *gateway.Metrics
 	actors   *actors.Node
@@ -72,7 +73,7 @@ type node struct {
 }
 
 // startNode starts a node on the session's log. ctx bounds the start only.
-func (s *settings) startNode(ctx context.Context, ses *session, log *slog.Logger) (*node, error) {
+func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slog.Logger) (*node, error) {
 	workspace, err := s.directory()
 	if err != nil {
 		return nil, err
@@ -90,10 +91,10 @@ func (s *settings) startNode(ctx context.Context, ses *session, log *slog.Logger
 		Known:    func(tool string) bool { _, ok := registry.Lookup(tool); return ok },
 		Breakers: func() (map[string]string, error) { return n.circuits(s.breaker()) },
 		Running:  func() (int, int) { return n.actors.Running() },
-		Sync:     ses.bus.Barrier().Mode(), Version: versionOf(),
+		Sync:     ses.Bus.Barrier().Mode(), Version: command.Version(),
 	})
 	n.actors, err = actors.New(actors.Config{
-		Bus: ses.bus, Registry: registry, Authorizer: policy.Default(), Boot: n.boot, Name: s.nodeName(), Workspace: workspace,
+		Bus: ses.Bus, Registry: registry, Authorizer: policy.Default(), Boot: n.boot, Name: s.nodeName(), Workspace: workspace,
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
 		Breaker: s.breaker(), Log: log, Seen: n.metrics,
 	})
@@ -104,7 +105,7 @@ func (s *settings) startNode(ctx context.Context, ses *session, log *slog.Logger
 	if err := n.actors.Start(own); err != nil {
 		return nil, err
 	}
-	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: ses.bus, Local: localEnds{n.actors}, Log: log})
+	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Local: localEnds{n.actors}, Log: log})
 	n.desk.Start(own)
 	return n, nil
 }
@@ -131,7 +132,7 @@ func (n *node) stop(ctx context.Context) error {
 func (n *node) circuits(c lifecycle.BreakerConfig) (map[string]string, error) {
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
-	open, err := actors.OpenTools(ctx, n.ses.bus.Cells(), c, time.Now(), names(n.registry))
+	open, err := actors.OpenTools(ctx, n.ses.Bus.Cells(), c, time.Now(), names(n.registry))
 	out := make(map[string]string)
 	for tool := range open {
 		out[tool] = string(lifecycle.BreakerOpen)
@@ -150,7 +151,7 @@ func names(r *tools.Registry) []string {
 // list is the tool list for a provider, without the tools whose circuit is open.
 func (n *node) list(c lifecycle.BreakerConfig) func(context.Context, string) (json.RawMessage, error) {
 	return func(ctx context.Context, format string) (json.RawMessage, error) {
-		open, err := actors.OpenTools(ctx, n.ses.bus.Cells(), c, time.Now(), names(n.registry))
+		open, err := actors.OpenTools(ctx, n.ses.Bus.Cells(), c, time.Now(), names(n.registry))
 		if err != nil {
 			return nil, err
 		}
@@ -178,19 +179,4 @@ func (l localEnds) Watch(key events.TurnKey) (<-chan gateway.View, func()) {
 		cancel()
 		close(done)
 	}
-}
-
-// versionOf is what this binary was built from.
-func versionOf() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	out := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && !strings.Contains(out, s.Value[:min(12, len(s.Value))]) {
-			out += " " + s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return strings.TrimSpace(cmp.Or(out, "unknown"))
 }

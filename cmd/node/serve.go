@@ -15,13 +15,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/gateway"
 )
 
 // serve is the verb that runs a node.
 func (a *app) serve() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Run a node: take turns, run their calls, answer over HTTP", Args: exactArgs(0, "none"),
+		Use: "serve", Short: "Run a node: take turns, run their calls, answer over HTTP", Args: command.Args(0, 0, "none"),
 		Long: "Run a node: take turns, run their calls, answer over HTTP. The log is kept by a NATS server inside this\n" +
 			"process, in --data, unless --nats names another one. The first SIGTERM or SIGINT drains: nothing new\n" +
 			"starts, running attempts may end within --drain, and what is open goes to another node or the next start.\n\n" + exitHelp,
@@ -61,15 +64,15 @@ func (s *settings) door() (net.Listener, error) {
 	}
 	host, _, err := net.SplitHostPort(s.http)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--http %q: want host:port", s.http), "for example 127.0.0.1:8383, or none")
+		return nil, exit.Misused(fmt.Errorf("--http %q: want host:port", s.http), "for example 127.0.0.1:8383, or none")
 	}
 	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) && len(s.hosts) == 0 {
-		return nil, usage(fmt.Errorf("--http %s is open to the network, and there is no authentication", s.http),
+		return nil, exit.Misused(fmt.Errorf("--http %s is open to the network, and there is no authentication", s.http),
 			"listen on 127.0.0.1; or, behind a proxy that authenticates, name the hosts to answer to with --http-hosts")
 	}
 	l, err := net.Listen("tcp", s.http)
 	if err != nil {
-		return nil, &failure{fmt.Errorf("HTTP: %w", err), "stop what listens there, or choose another port with --http (port 0 takes any free one)", exitUnavailable}
+		return nil, exit.Unusable(fmt.Errorf("HTTP: %w", err), "stop what listens there, or choose another port with --http (port 0 takes any free one)")
 	}
 	return l, nil
 }
@@ -78,7 +81,7 @@ func (s *settings) door() (net.Listener, error) {
 type serving struct {
 	set     *settings
 	log     *slog.Logger
-	ses     *session
+	ses     *session.Session
 	node    *node
 	address string // of HTTP; "" where there is none
 
@@ -92,10 +95,10 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	if _, err := s.directory(); err != nil {
 		return nil, err // before a data directory is made
 	}
-	var ses *session
+	var ses *session.Session
 	var err error
-	if s.nats != "" {
-		ses, err = s.openNATS(ctx, log, s.nats, nil)
+	if s.NATS != "" {
+		ses, err = s.openNATS(ctx, log)
 	} else {
 		ses, err = s.openEmbedded(ctx, log) // where a node runs already, it says which one
 	}
@@ -105,7 +108,7 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	s.warn(log)
 	n, err := s.startNode(ctx, ses, log)
 	if err != nil {
-		return nil, errors.Join(err, ses.close())
+		return nil, errors.Join(err, ses.Close())
 	}
 	out := &serving{set: s, log: log, ses: ses, node: n, ended: make(chan error, 1)}
 	own, shut := context.WithCancel(context.WithoutCancel(ctx))
@@ -132,8 +135,8 @@ func (s *serving) ready(context.Context) error {
 // warn says what is risky about the settings.
 func (s *settings) warn(log *slog.Logger) {
 	workspace, err := s.directory()
-	data, err2 := filepath.Abs(s.data)
-	if err == nil && err2 == nil && s.nats == "" {
+	data, err2 := filepath.Abs(s.Data)
+	if err == nil && err2 == nil && s.NATS == "" {
 		if rel, err := filepath.Rel(workspace, data); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
 			log.Warn("the data directory is inside the workspace: tools can read and change the log; choose another one of the two",
 				"data", data, "workspace", workspace)
@@ -143,23 +146,23 @@ func (s *settings) warn(log *slog.Logger) {
 
 // announce tells other processes how to reach this one.
 func (s *serving) announce() error {
-	if s.ses.server == nil {
+	if s.ses.Server == nil {
 		return nil
 	}
-	return s.ses.server.Announce(func(r *jetlog.Running) {
+	return s.ses.Server.Announce(func(r *jetlog.Running) {
 		r.HTTP = s.address
-		r.More = map[string]string{"boot": s.node.boot, "sync": s.ses.bus.Barrier().Mode()}
+		r.More = map[string]string{"boot": s.node.boot, "sync": s.ses.Bus.Barrier().Mode()}
 	})
 }
 
 // wait returns when the node must end: nil where somebody asked for it.
 func (s *serving) wait(ctx context.Context) error {
 	var lost <-chan struct{}
-	if s.ses.server != nil {
-		lost = s.ses.server.Failed()
+	if s.ses.Server != nil {
+		lost = s.ses.Server.Failed()
 	}
 	durability := func(err error) error {
-		return &failure{err, "look at the disk; after a restart the log says what survived", exitDurability}
+		return &exit.Failure{Err: err, Hint: "look at the disk; after a restart the log says what survived", Code: exitDurability}
 	}
 	select {
 	case <-ctx.Done():
@@ -185,7 +188,7 @@ func (s *serving) close(ctx context.Context) error {
 		err = errors.Join(err, <-s.ended)
 	}
 	s.node.desk.Stop()
-	return errors.Join(err, s.ses.close())
+	return errors.Join(err, s.ses.Close())
 }
 
 // greet says where everything is, once it is ready.
@@ -207,17 +210,17 @@ func (a *app) greet(s *serving) error {
 		return err
 	}
 	g := greeting{
-		Event: "ready", HTTP: s.address, Sync: s.ses.bus.Barrier().Mode(), Boot: s.node.boot, Workspace: workspace,
-		Placements: a.set.placements, Generation: s.ses.bus.Generation(), Version: versionOf(),
+		Event: "ready", HTTP: s.address, Sync: s.ses.Bus.Barrier().Mode(), Boot: s.node.boot, Workspace: workspace,
+		Placements: a.set.placements, Generation: s.ses.Bus.Generation(), Version: command.Version(),
 	}
 	switch {
-	case a.set.nats != "":
-		g.NATS = redacted(a.set.nats)
-	case a.set.listen != "" && s.ses.server != nil: // otherwise its token is nobody else's business
-		g.NATS = s.ses.server.URL()
+	case a.set.NATS != "":
+		g.NATS = redacted(a.set.NATS)
+	case a.set.listen != "" && s.ses.Server != nil: // otherwise its token is nobody else's business
+		g.NATS = s.ses.Server.URL()
 	}
-	if s.ses.server != nil {
-		if g.Data, err = filepath.Abs(a.set.data); err != nil {
+	if s.ses.Server != nil {
+		if g.Data, err = filepath.Abs(a.set.Data); err != nil {
 			return err
 		}
 	}

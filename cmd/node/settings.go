@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 )
 
 // settings are everything that can be configured. A flag's name is its name in
@@ -20,8 +23,7 @@ import (
 type settings struct {
 	file string // --config
 
-	data, nats, creds, nkey, ca, cert, key string
-	tls                                    bool
+	session.Place
 
 	http, listen, token, sync, workspace, principals, name string
 	hosts, placements                                      []string
@@ -34,32 +36,17 @@ type settings struct {
 	from map[string]string // where a setting's value comes from
 }
 
-// defaultData is the data directory where none is named: outside any workspace,
-// so that no agent's tool can reach the log.
-func defaultData() string {
-	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "sluice")
+func newSettings() *settings {
+	return &settings{
+		Place: session.Place{Hint: "start that server, or name another with --nats; without --nats the log is embedded"},
+		from:  make(map[string]string),
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "sluice-data"
-	}
-	return filepath.Join(home, ".local", "share", "sluice")
 }
-
-func newSettings() *settings { return &settings{from: make(map[string]string)} }
 
 // storeFlags say where the log is.
 func (s *settings) storeFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.file, "config", "", "YAML `file` with settings, by the names of the flags")
-	f.StringVar(&s.data, "data", defaultData(), "data `directory` of the embedded log; a node that runs there is found through it")
-	f.StringVar(&s.nats, "nats", "", "`URL` of a NATS server with JetStream that keeps the log, instead of --data")
-	f.StringVar(&s.creds, "creds", "", "credentials `file` for --nats")
-	f.StringVar(&s.nkey, "nkey", "", "nkey seed `file` for --nats")
-	f.StringVar(&s.ca, "tls-ca", "", "`file` with the certificates to trust for --nats")
-	f.StringVar(&s.cert, "tls-cert", "", "client certificate `file` for --nats")
-	f.StringVar(&s.key, "tls-key", "", "key `file` of the client certificate")
-	f.BoolVar(&s.tls, "tls", false, "speak TLS to --nats though its URL does not say tls://")
+	s.Flags(f)
 }
 
 // nodeFlags say how a node in this process runs turns.
@@ -106,14 +93,10 @@ func allSettings() *pflag.FlagSet {
 	return f
 }
 
-func envName(flag string) string {
-	return "SLUICE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
 // complete fills what no flag has set from the environment, else from the file.
 func (s *settings) complete(f *pflag.FlagSet) error {
 	known := allSettings()
-	if env := os.Getenv(envName("config")); s.file == "" && env != "" {
+	if env := os.Getenv(session.EnvName("config")); s.file == "" && env != "" {
 		s.file = env
 	}
 	file, err := readSettings(s.file, known)
@@ -123,20 +106,20 @@ func (s *settings) complete(f *pflag.FlagSet) error {
 	var errs []error
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := flag.Name
-		switch env, inEnv := os.LookupEnv(envName(name)); {
+		switch env, inEnv := os.LookupEnv(session.EnvName(name)); {
 		case known.Lookup(name) == nil || name == "config":
 		case flag.Changed:
 			s.from[name] = "flag"
 		case inEnv:
-			s.from[name] = envName(name)
-			errs = append(errs, fill(flag, []string{env}, envName(name)))
+			s.from[name] = session.EnvName(name)
+			errs = append(errs, fill(flag, []string{env}, session.EnvName(name)))
 		case file[name] != nil:
 			s.from[name] = s.file
 			errs = append(errs, fill(flag, file[name], s.file+": "+name))
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
-		return usage(err, "sluice-node config shows the settings and where they come from")
+		return exit.Misused(err, "sluice-node config shows the settings and where they come from")
 	}
 	return nil
 }
@@ -167,19 +150,19 @@ func readSettings(path string, known *pflag.FlagSet) (map[string][]string, error
 	}
 	body, err := readSmall(path, maxSettings)
 	if err != nil {
-		return nil, usage(fmt.Errorf("configuration: %w", err), "name a YAML file that can be read")
+		return nil, exit.Misused(fmt.Errorf("configuration: %w", err), "name a YAML file that can be read")
 	}
 	var raw map[string]any
 	if err := yaml.Unmarshal(body, &raw); err != nil {
-		return nil, usage(fmt.Errorf("configuration %s: %w", path, err), "write one name and value a line, for example: workspace: /srv/work")
+		return nil, exit.Misused(fmt.Errorf("configuration %s: %w", path, err), "write one name and value a line, for example: workspace: /srv/work")
 	}
 	out := make(map[string][]string)
 	for name, v := range raw {
 		if known.Lookup(name) == nil || name == "config" {
-			return nil, usage(fmt.Errorf("configuration %s: there is no setting %q", path, name), "sluice-node config prints all settings")
+			return nil, exit.Misused(fmt.Errorf("configuration %s: there is no setting %q", path, name), "sluice-node config prints all settings")
 		}
 		if out[name], err = scalars(v); err != nil {
-			return nil, usage(fmt.Errorf("configuration %s: %s: %w", path, name, err), "write a value, or a list of them")
+			return nil, exit.Misused(fmt.Errorf("configuration %s: %s: %w", path, name, err), "write a value, or a list of them")
 		}
 	}
 	return out, nil
@@ -223,7 +206,7 @@ func readSmall(path string, limit int64) ([]byte, error) {
 // config is the verb that prints the settings in force.
 func (a *app) config() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "config", Short: "Print the settings that serve would use, and where each comes from", Args: exactArgs(0, "none"),
+		Use: "config", Short: "Print the settings that serve would use, and where each comes from", Args: command.Args(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			type setting struct {
 				Name  string `json:"name"`

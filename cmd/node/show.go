@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 )
 
 // isTerminal says whether a person looks at what is written.
@@ -51,6 +48,15 @@ func (s *sink) failed() error {
 // print writes what is safe to show.
 func (a *app) print(format string, args ...any) { a.out.write(fmt.Sprintf(format, args...)) }
 
+// say prints v as JSON where that is asked for, else the text.
+func (a *app) say(v any, format string, args ...any) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	a.print(format, args...)
+	return nil
+}
+
 // note writes a line for the person at the terminal.
 func (a *app) note(format string, args ...any) { fmt.Fprintf(a.err, format+"\n", args...) }
 
@@ -69,42 +75,7 @@ func (a *app) printJSON(v any) error {
 func (a *app) printRaw(raw json.RawMessage) {
 	s := string(raw)
 	if isTerminal(a.out.w) {
-		s = visibleJSON(s)
+		s = show.JSON(s)
 	}
 	a.out.write(s + "\n")
-}
-
-// visibleJSON escapes, as JSON does, every character that a terminal would not
-// show as itself.
-func visibleJSON(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r < utf8.RuneSelf && r >= ' ' && r != 0x7f, tools.Visible(string(r)) == string(r):
-			b.WriteRune(r)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-// visibleLines is tools.Visible for text of several lines.
-func visibleLines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, l := range lines {
-		lines[i] = tools.Visible(l)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// short is a text in at most n runes, safe to show on one line.
-func short(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return tools.Visible(string(r[:n])) + "…"
-	}
-	return tools.Visible(s)
 }

@@ -16,6 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/gateway/codec"
@@ -36,7 +40,7 @@ type submission struct {
 func (a *app) submit() *cobra.Command {
 	sub := &submission{}
 	cmd := &cobra.Command{
-		Use: "submit FILE|-", Short: "Submit a model's message, and print the tool messages", Args: exactArgs(1, "a file, or - for standard input"),
+		Use: "submit FILE|-", Short: "Submit a model's message, and print the tool messages", Args: command.Args(1, 1, "a file, or - for standard input"),
 		Long: "Submit a provider's response, its assistant message or its array of tool calls, and print the messages that\n" +
 			"answer it, one a line. Where no node runs on the data directory, one runs in this process for as long.\n\n" + exitHelp,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runSubmit(cmd.Context(), sub, args[0]) },
@@ -83,17 +87,17 @@ func (a *app) runSubmit(ctx context.Context, sub *submission, from string) error
 	}
 	desk, stop, err := a.desk(ctx, ses, sub.wait, log)
 	if err != nil {
-		return errors.Join(err, ses.close())
+		return errors.Join(err, ses.Close())
 	}
 	err = a.submitTo(ctx, desk, order, sub)
-	return errors.Join(err, stop(), ses.close())
+	return errors.Join(err, stop(), ses.Close())
 }
 
 // desk is a desk on the log, with a node in this process if that is asked for
 // and no other is there.
-func (a *app) desk(ctx context.Context, ses *session, run bool, log *slog.Logger) (d *gateway.Desk, stop func() error, err error) {
-	if ses.server == nil || !run {
-		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.bus, Log: log})
+func (a *app) desk(ctx context.Context, ses *session.Session, run bool, log *slog.Logger) (d *gateway.Desk, stop func() error, err error) {
+	if ses.Server == nil || !run {
+		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Log: log})
 		d.Start(context.WithoutCancel(ctx))
 		return d, func() error { d.Stop(); return nil }, nil
 	}
@@ -123,7 +127,7 @@ func (a *app) order(sub *submission, from string) (gateway.Order, error) {
 		return gateway.Order{}, err
 	}
 	if !json.Valid(body) {
-		return gateway.Order{}, usage(fmt.Errorf("%s is not JSON: %w", from, jsonError(body)), "give a provider's message as it came")
+		return gateway.Order{}, exit.Misused(fmt.Errorf("%s is not JSON: %w", from, jsonError(body)), "give a provider's message as it came")
 	}
 	input := codec.Format(sub.input)
 	if input == "" {
@@ -131,11 +135,11 @@ func (a *app) order(sub *submission, from string) (gateway.Order, error) {
 	}
 	m, err := codec.Decode(input, body)
 	if err != nil {
-		return gateway.Order{}, usage(fmt.Errorf("%s: %w", from, err), "give a provider's message as it came; --input says whose")
+		return gateway.Order{}, exit.Misused(fmt.Errorf("%s: %w", from, err), "give a provider's message as it came; --input says whose")
 	}
 	if sub.format != "" {
 		if _, err := codec.RenderCalls(codec.Format(sub.format), nil, codec.Options{}); err != nil {
-			return gateway.Order{}, usage(err, "see --format")
+			return gateway.Order{}, exit.Misused(err, "see --format")
 		}
 	}
 	e := sub.Envelope
@@ -156,13 +160,13 @@ func (a *app) read(from string) ([]byte, error) {
 	if from != "-" {
 		body, err := readSmall(from, gateway.MaxBody)
 		if err != nil {
-			return nil, usage(err, "name a file, or - for standard input")
+			return nil, exit.Misused(err, "name a file, or - for standard input")
 		}
 		return body, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(a.in, gateway.MaxBody+1))
 	if err == nil && len(body) > gateway.MaxBody {
-		err = usage(fmt.Errorf("more than %d bytes on standard input", gateway.MaxBody), "send less in one turn")
+		err = exit.Misused(fmt.Errorf("more than %d bytes on standard input", gateway.MaxBody), "send less in one turn")
 	}
 	return body, err
 }
@@ -191,11 +195,11 @@ func (a *app) submitTo(ctx context.Context, desk *gateway.Desk, o gateway.Order,
 	stop()
 	switch {
 	case ctx.Err() != nil:
-		return &failure{fmt.Errorf("stopped waiting for turn %s", t.Key), "it goes on; submit the same with --trace " + t.Key.Trace + " --turn " + t.Key.Turn + " to see its end", exitNotEnded}
+		return notEnded(t.Key, fmt.Errorf("stopped waiting for turn %s", t.Key))
 	case err != nil:
 		return err
 	case !v.Ended():
-		return &failure{fmt.Errorf("turn %s has not ended after %v", t.Key, sub.timeout), "it goes on; submit the same with --trace " + t.Key.Trace + " --turn " + t.Key.Turn + " to see its end", exitNotEnded}
+		return notEnded(t.Key, fmt.Errorf("turn %s has not ended after %v", t.Key, sub.timeout))
 	}
 	m, err := desk.Messages(ctx, v, codec.Format(sub.format))
 	if err != nil {
@@ -204,12 +208,13 @@ func (a *app) submitTo(ctx context.Context, desk *gateway.Desk, o gateway.Order,
 	return a.printMessages(t, m)
 }
 
+// notEnded is the error of who waits no longer for a turn.
+func notEnded(key events.TurnKey, err error) error {
+	return &exit.Failure{Err: err, Hint: "it goes on; submit the same with --trace " + key.Trace + " --turn " + key.Turn + " to see its end", Code: exitNotEnded}
+}
+
 func (a *app) printTicket(t gateway.Ticket) error {
-	if a.json {
-		return a.printJSON(map[string]any{"trace": t.Key.Trace, "turn": t.Key.Turn, "attached": t.Attached})
-	}
-	a.print("%s\n", t.Key)
-	return nil
+	return a.say(map[string]any{"trace": t.Key.Trace, "turn": t.Key.Turn, "attached": t.Attached}, "%s\n", t.Key)
 }
 
 func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
@@ -228,9 +233,9 @@ func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
 	return nil
 }
 
-// follow shows a turn's events as they come, until the turn ends or stop is
+// follow yields a turn's events as they come, until the turn ends or stop is
 // called, which waits a little for the last ones.
-func (a *app) follow(ctx context.Context, desk *gateway.Desk, key events.TurnKey, show func(gateway.FeedEvent) error) (stop func()) {
+func (a *app) follow(ctx context.Context, desk *gateway.Desk, key events.TurnKey, yield func(gateway.FeedEvent) error) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
@@ -240,7 +245,7 @@ func (a *app) follow(ctx context.Context, desk *gateway.Desk, key events.TurnKey
 			if e.Notice != "" {
 				return nil
 			}
-			if err := show(e); err != nil {
+			if err := yield(e); err != nil {
 				return err
 			}
 			if events.EndsTurn(e.Record().Event.Kind()) {
@@ -249,7 +254,7 @@ func (a *app) follow(ctx context.Context, desk *gateway.Desk, key events.TurnKey
 			return nil
 		})
 		if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil {
-			a.note("%s", visibleLines(err.Error()))
+			a.note("%s", show.Lines(err.Error()))
 		}
 	})
 	return func() {

@@ -16,6 +16,9 @@ import (
 
 	"github.com/sluice-run/sluice/actors"
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/fixture"
@@ -50,7 +53,7 @@ func one(t tools.Tool, err error) ([]tools.Tool, error) { return []tools.Tool{t}
 func (s *settings) fixtureLedger() string {
 	path := s.ledger
 	if path == "" {
-		path = filepath.Join(s.data, "fixtures-ledger.jsonl")
+		path = filepath.Join(s.Data, "fixtures-ledger.jsonl")
 	}
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -68,11 +71,11 @@ func (s *settings) allowlists() (func(principal string) []string, error) {
 	const next = "write a name and a list of tools a line, for example: reviewer: [Read, Grep]"
 	body, err := readSmall(s.principals, maxSettings)
 	if err != nil {
-		return nil, usage(fmt.Errorf("principals: %w", err), next)
+		return nil, exit.Misused(fmt.Errorf("principals: %w", err), next)
 	}
 	var lists map[string][]string
 	if err := yaml.Unmarshal(body, &lists); err != nil {
-		return nil, usage(fmt.Errorf("principals %s: %w", s.principals, err), next)
+		return nil, exit.Misused(fmt.Errorf("principals %s: %w", s.principals, err), next)
 	}
 	return func(principal string) []string {
 		list, ok := lists[principal]
@@ -104,7 +107,7 @@ func toolList(r *tools.Registry, open map[string]bool, format string) (json.RawM
 func (a *app) tools() *cobra.Command {
 	format := "openai"
 	cmd := &cobra.Command{
-		Use: "tools", Short: "Print the tools' schemas for a provider, sorted, without those whose circuit is open", Args: exactArgs(0, "none"),
+		Use: "tools", Short: "Print the tools' schemas for a provider, sorted, without those whose circuit is open", Args: command.Args(0, 0, "none"),
 		Long: "Print the tools' schemas for a provider, sorted, without those whose circuit is open.\n" +
 			"A node that runs on the data directory is asked; otherwise the list is that of a node with the same settings.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -137,15 +140,15 @@ func (a *app) toolList(ctx context.Context, format string) (json.RawMessage, err
 		return nil, err
 	}
 	open := map[string]bool{}
-	if a.set.nats == "" {
-		running, found, err := jetlog.Find(a.set.data)
+	if a.set.NATS == "" {
+		running, found, err := jetlog.Find(a.set.Data)
 		switch {
 		case err != nil:
-			return nil, unusable(err)
+			return nil, exit.Unusable(err, "")
 		case found && running.HTTP != "":
 			return askTools(ctx, running.HTTP, format)
 		}
-		if _, err := os.Stat(a.set.data); err != nil {
+		if _, err := os.Stat(a.set.Data); err != nil {
 			return toolList(r, open, format) // no log: no circuit was ever opened
 		}
 	}
@@ -157,8 +160,8 @@ func (a *app) toolList(ctx context.Context, format string) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	open, err = actors.OpenTools(ctx, ses.bus.Cells(), a.set.breaker(), time.Now(), names(r))
-	if err = errors.Join(err, ses.close()); err != nil {
+	open, err = actors.OpenTools(ctx, ses.Bus.Cells(), a.set.breaker(), time.Now(), names(r))
+	if err = errors.Join(err, ses.Close()); err != nil {
 		return nil, err
 	}
 	return toolList(r, open, format)
@@ -177,12 +180,12 @@ func askTools(ctx context.Context, at, format string) (json.RawMessage, error) {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, unusable(fmt.Errorf("ask the node at %s: %w", at, err))
+		return nil, exit.Unusable(fmt.Errorf("ask the node at %s: %w", at, err), "")
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxToolList))
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the node at %s answers %s: %s", at, resp.Status, short(string(body), 300))
+		err = fmt.Errorf("the node at %s answers %s: %s", at, resp.Status, show.Short(string(body), 300))
 	}
 	return body, err
 }

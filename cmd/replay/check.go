@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/codec"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -144,7 +145,7 @@ func (k *checking) counts(at events.Position, t lifecycle.Turn, done *events.Tur
 			have[c.Terminal.Kind()]++
 		}
 	}
-	for _, kind := range endings {
+	for _, kind := range show.Endings {
 		if have[kind] != done.Counts[kind] {
 			k.fail(at, events.TurnEvent, lawCounts, "it counts %d %s, and its calls have %d", done.Counts[kind], kind, have[kind])
 		}
@@ -319,6 +320,8 @@ func referencesIn(e events.Event) []events.BlobRef {
 		if v.Args != nil {
 			add(v.Args.Ref)
 		}
+	case *events.Deduplicated:
+		add(referencesOf(&v.Outcome.Result)...)
 	case *events.Resolved:
 		add(referencesOf(v.Result)...)
 	case *events.Compensated:
@@ -328,7 +331,7 @@ func referencesIn(e events.Event) []events.BlobRef {
 			add(&v.Cuts[i].Whole)
 		}
 	default:
-		if o := outcomeOf(e); o != nil {
+		if o := events.OutcomeOf(e); o != nil {
 			add(referencesOf(&o.Result)...)
 		}
 	}
@@ -347,25 +350,4 @@ func referencesOf(r *events.Result) []*events.BlobRef {
 		out = append(out, &r.Blobs[i])
 	}
 	return out
-}
-
-// outcomeOf is the outcome in an event that has one.
-func outcomeOf(e events.Event) *events.Outcome {
-	switch v := e.(type) {
-	case *events.Deduplicated:
-		return &v.Outcome
-	case *events.Completed:
-		return &v.Outcome
-	case *events.Failed:
-		return &v.Outcome
-	case *events.TimedOut:
-		return &v.Outcome
-	case *events.Cancelled:
-		return &v.Outcome
-	case *events.Unknown:
-		return &v.Outcome
-	case *events.LateResult:
-		return &v.Outcome
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 )
@@ -24,7 +25,7 @@ func (st *story) call(parent *node, offset int) {
 		}
 		return
 	}
-	n := parent.add(fmt.Sprintf("call %d  %s  %s", offset, short(c.Tool, 64), standing(c)), st.facts(c)...)
+	n := parent.add(fmt.Sprintf("call %d  %s  %s", offset, show.Short(c.Tool, 64), standing(c)), st.facts(c)...)
 	for _, e := range list {
 		line(n, e)
 	}
@@ -60,12 +61,12 @@ func (st *story) facts(c *lifecycle.Call) []string {
 		}
 	}
 	raw := st.turn.Submitted.Calls[c.Offset]
-	add("id", short(raw.ProviderID, 100))
+	add("id", show.Short(raw.ProviderID, 100))
 	add("arguments", body(raw.Args))
 	if c.Approved != nil && c.Approved.Args != nil {
 		add("changed to", body(*c.Approved.Args))
 	}
-	add("key", short(raw.Key, 100))
+	add("key", show.Short(raw.Key, 100))
 	add("stages", stages(c))
 	for _, p := range policy(st.calls[c.Offset]) {
 		add("policy", p)
@@ -119,15 +120,15 @@ func policy(list []told) []string {
 	for _, e := range list {
 		switch v := e.ev.Event.(type) {
 		case *events.ApprovalRequested:
-			add("ask: " + short(v.Why, 300) + basis(v.Policies, v.Policy))
+			add("ask: " + show.Short(v.Why, 300) + basis(v.Policies, v.Policy))
 		case *events.Authorized:
-			add(fmt.Sprintf("%s: %s, %s%s", short(v.Decision, 32), short(string(v.Verdict.Tier), 32), operation(v.Verdict.Operation), basis(v.Verdict.Policies, v.Verdict.Policy)))
+			add(fmt.Sprintf("%s: %s, %s%s", show.Short(v.Decision, 32), show.Short(string(v.Verdict.Tier), 32), operation(v.Verdict.Operation), basis(v.Verdict.Policies, v.Verdict.Policy)))
 		case *events.Denied:
 			path := ""
 			if v.Path != "" {
-				path = " at " + short(v.Path, 120)
+				path = " at " + show.Short(v.Path, 120)
 			}
-			add(fmt.Sprintf("deny: gate %s, %s%s: %s%s", short(v.Gate, 32), short(string(v.Code), 40), path, short(v.Reason, 300), basis(v.Policies, v.Policy)))
+			add(fmt.Sprintf("deny: gate %s, %s%s: %s%s", show.Short(v.Gate, 32), show.Short(string(v.Code), 40), path, show.Short(v.Reason, 300), basis(v.Policies, v.Policy)))
 		}
 	}
 	return out
@@ -135,10 +136,10 @@ func policy(list []told) []string {
 
 // operation is what the call would do, as it was parsed.
 func operation(o events.Operation) string {
-	out := short(string(o.Class), 32)
+	out := show.Short(string(o.Class), 32)
 	for _, list := range [][]string{o.Paths, o.Hosts, o.Commands} {
 		if len(list) > 0 {
-			out += " " + short(strings.Join(list, " "), 160)
+			out += " " + show.Short(strings.Join(list, " "), 160)
 		}
 	}
 	if o.Reads {
@@ -151,10 +152,10 @@ func operation(o events.Operation) string {
 func basis(policies []string, version string) string {
 	var parts []string
 	if len(policies) > 0 {
-		parts = append(parts, short(strings.Join(policies, ", "), 200))
+		parts = append(parts, show.Short(strings.Join(policies, ", "), 200))
 	}
 	if version != "" {
-		parts = append(parts, "version "+short(version, 64))
+		parts = append(parts, "version "+show.Short(version, 64))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -172,7 +173,7 @@ func recovery(r *events.Recovered) string {
 	if r.Complete {
 		complete = "its result is complete"
 	}
-	return fmt.Sprintf("last durable event %s; %s; %s; so %s: %s", r.LastStage, started, complete, short(r.Action, 32), short(r.Reason, 300))
+	return fmt.Sprintf("last durable event %s; %s; %s; so %s: %s", r.LastStage, started, complete, show.Short(r.Action, 32), show.Short(r.Reason, 300))
 }
 
 // answer is what came of the call.
@@ -183,7 +184,7 @@ func answer(c *lifecycle.Call) string {
 	r := c.Outcome.Result
 	var parts []string
 	if r.Error != nil {
-		parts = append(parts, short(string(r.Error.Code), 40)+": "+short(r.Error.Message, maxShown))
+		parts = append(parts, show.Short(string(r.Error.Code), 40)+": "+show.Short(r.Error.Message, maxShown))
 	}
 	if r.Text.Text != "" || r.Text.Ref != nil {
 		parts = append(parts, body(r.Text))
@@ -192,10 +193,10 @@ func answer(c *lifecycle.Call) string {
 		parts = append(parts, "data "+body(events.Body{Text: string(r.Data)}))
 	}
 	if r.Cut != nil {
-		parts = append(parts, fmt.Sprintf("%d bytes cut, the whole is %s", r.Cut.Bytes, short(r.Cut.Whole.Digest, 80)))
+		parts = append(parts, fmt.Sprintf("%d bytes cut, the whole is %s", r.Cut.Bytes, show.Short(r.Cut.Whole.Digest, 80)))
 	}
 	for _, b := range r.Blobs {
-		parts = append(parts, fmt.Sprintf("blob %s, %d bytes, %s", short(b.Media, 64), b.Size, short(b.Digest, 80)))
+		parts = append(parts, fmt.Sprintf("blob %s, %d bytes, %s", show.Short(b.Media, 64), b.Size, show.Short(b.Digest, 80)))
 	}
 	if len(parts) == 0 {
 		return "(empty)"
@@ -211,23 +212,23 @@ func describe(e told) string {
 	case *events.Recovered:
 		return recovery(v)
 	case *events.Authorized:
-		return short(v.Decision, 32)
+		return show.Short(v.Decision, 32)
 	case *events.Started:
-		out := fmt.Sprintf("attempt %d on %s, until %s", v.Attempt, short(v.Owner.Boot, 64), stamp(v.Deadline))
+		out := fmt.Sprintf("attempt %d on %s, until %s", v.Attempt, show.Short(v.Owner.Boot, 64), stamp(v.Deadline))
 		if v.Key != "" {
-			out += ", key " + short(v.Key, 100)
+			out += ", key " + show.Short(v.Key, 100)
 		}
 		for _, l := range v.Locks {
-			out += fmt.Sprintf(", lock %s at %s.%d", short(l.Resource, 100), short(l.Boot, 64), l.Revision)
+			out += fmt.Sprintf(", lock %s at %s.%d", show.Short(l.Resource, 100), show.Short(l.Boot, 64), l.Revision)
 		}
 		if v.Breaker.Probe {
 			out += ", the breaker's probe"
 		}
 		return out
 	case *events.Retrying:
-		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, short(e.moment.Detail, 200), stamp(v.Until))
+		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, show.Short(e.moment.Detail, 200), stamp(v.Until))
 	case *events.Deduplicated:
-		return short(e.moment.Detail, 300)
+		return show.Short(e.moment.Detail, 300)
 	case *events.Cancelled:
 		return ending(v.Outcome, v.Reason)
 	case *events.Unknown:
@@ -237,23 +238,23 @@ func describe(e told) string {
 	case *events.TurnPlanned:
 		out := "batches " + batchesOf(v.Batches)
 		if v.Policy != "" {
-			out += ", policy version " + short(v.Policy, 64)
+			out += ", policy version " + show.Short(v.Policy, 64)
 		}
 		return out
 	case *events.TurnCompleted:
-		return counts(v.Counts)
+		return show.Counts(v.Counts)
 	case events.Foreign:
 		return fmt.Sprintf("version %d, of a newer release: %d bytes, %s", v.Version, len(v.Body), lifecycle.Digest(v.Body))
 	}
-	if o := outcomeOf(e.ev.Event); o != nil {
+	if o := events.OutcomeOf(e.ev.Event); o != nil {
 		return ending(*o, "")
 	}
-	return short(e.moment.Detail, 300)
+	return show.Short(e.moment.Detail, 300)
 }
 
 // ending is how an attempt ended, without its answer.
 func ending(o events.Outcome, why string) string {
-	parts := []string{short(string(o.Class), 32), "effects " + short(string(o.Effects), 32)}
+	parts := []string{show.Short(string(o.Class), 32), "effects " + show.Short(string(o.Effects), 32)}
 	if o.Attempt > 0 {
 		parts = append([]string{fmt.Sprintf("attempt %d", o.Attempt)}, parts...)
 	}
@@ -261,13 +262,13 @@ func ending(o events.Outcome, why string) string {
 		parts = append(parts, fmt.Sprintf("exit status %d", *o.Exit))
 	}
 	if o.Signal != "" {
-		parts = append(parts, "signal "+short(o.Signal, 32))
+		parts = append(parts, "signal "+show.Short(o.Signal, 32))
 	}
 	if o.Output > 0 {
 		parts = append(parts, fmt.Sprintf("%d bytes of output", o.Output))
 	}
 	if why != "" {
-		parts = append(parts, short(why, 200))
+		parts = append(parts, show.Short(why, 200))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -286,15 +287,4 @@ func batchesOf(list [][]int) string {
 		b.WriteByte(')')
 	}
 	return b.String()
-}
-
-// counts are terminals by kind, in the order of the table of kinds.
-func counts(m map[events.Kind]int) string {
-	var parts []string
-	for _, kind := range endings {
-		if n := m[kind]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, kind))
-		}
-	}
-	return strings.Join(parts, ", ")
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/gateway/codec"
 )
@@ -24,12 +28,12 @@ func (a *app) importing() *cobra.Command {
 			"object with messages (or the array of them), or one such document over many lines; - is standard input.\n" +
 			"The messages are those of OpenAI Chat or of Anthropic. Ids are made from the content, so importing the same\n" +
 			"again changes nothing. A line that is bad is named, and the others are imported.",
-		Args: wants(1, 1<<16, "one file or more, or - for standard input"),
+		Args: command.Args(1, 1<<16, "one file or more, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := readable(args); err != nil {
 				return err // BEFORE a log is made
 			}
-			return a.withStore(cmd.Context(), true, func(st *store) error {
+			return a.withStore(cmd.Context(), true, func(st *session.Session) error {
 				return a.runImport(cmd.Context(), st, args)
 			})
 		},
@@ -51,7 +55,7 @@ func readable(paths []string) error {
 			err = errors.Join(err, f.Close())
 		}
 		if err != nil {
-			return usage(err, "name files that can be read, or - for standard input")
+			return exit.Misused(err, "name files that can be read, or - for standard input")
 		}
 	}
 	return nil
@@ -106,10 +110,10 @@ type passed struct{ bus.Barrier }
 // Wait is bus.Barrier's.
 func (passed) Wait(ctx context.Context) error { return ctx.Err() }
 
-func (a *app) runImport(ctx context.Context, st *store, paths []string) error {
+func (a *app) runImport(ctx context.Context, st *session.Session, paths []string) error {
 	im := &importer{
-		app: a, real: st.bus.Barrier(),
-		desk: gateway.NewDesk(gateway.DeskConfig{Bus: sharedBarrier{st.bus}}),
+		app: a, real: st.Bus.Barrier(),
+		desk: gateway.NewDesk(gateway.DeskConfig{Bus: sharedBarrier{st.Bus}}),
 	}
 	var failed error
 	for _, path := range paths {
@@ -137,7 +141,7 @@ func (im *importer) file(ctx context.Context, path string) error {
 	} else {
 		f, err := os.Open(path)
 		if err != nil {
-			return usage(err, "name files that can be read, or - for standard input")
+			return exit.Misused(err, "name files that can be read, or - for standard input")
 		}
 		defer f.Close()
 		r = f
@@ -275,10 +279,10 @@ func (im *importer) print(one imported) error {
 		return im.app.printJSON(one)
 	case one.Status == "bad":
 	case one.Status == "empty":
-		im.app.print("%-45s %-9s no calls  %s\n", "-", one.Status, visibleLines(where))
+		im.app.print("%-45s %-9s no calls  %s\n", "-", one.Status, show.Lines(where))
 	default:
 		im.app.print("%-45s %-9s %s, %s, %s  %s\n", one.Trace, one.Status,
-			count(one.Turns, "turn"), count(one.Calls, "call"), count(one.Answers, "answer"), visibleLines(where))
+			count(one.Turns, "turn"), count(one.Calls, "call"), count(one.Answers, "answer"), show.Lines(where))
 	}
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
 )
@@ -19,9 +22,9 @@ import (
 // list is the verb that shows what traces there are.
 func (a *app) list() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "Show every trace of the log, a line each, in the order in which they began", Args: wants(0, 0, "none"),
+		Use: "list", Short: "Show every trace of the log, a line each, in the order in which they began", Args: command.Args(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withStore(cmd.Context(), false, func(st *store) error { return a.runList(cmd.Context(), st.bus) })
+			return a.withStore(cmd.Context(), false, func(st *session.Session) error { return a.runList(cmd.Context(), st.Bus) })
 		},
 	}
 }
@@ -50,24 +53,13 @@ func (a *app) runList(ctx context.Context, log source) error {
 	return err
 }
 
-// endings are the terminals of calls, in the order of the table of kinds.
-var endings = func() []events.Kind {
-	var out []events.Kind
-	for _, row := range events.Kinds {
-		if row.Terminal && !row.Turn {
-			out = append(out, row.Kind)
-		}
-	}
-	return out
-}()
-
 // mostTools bounds the tools that are named of one trace.
 const mostTools = 32
 
 // summary is one trace. There may be millions, so it is small.
 type summary struct {
 	trace    string
-	ends     [8]uint32 // calls by their terminal, in the order of endings, of which there are fewer
+	ends     [8]uint32 // calls by their terminal, in the order of the endings, of which there are fewer
 	calls    uint32    // in all submissions
 	turns    uint32
 	ended    uint32 // turns that have ended
@@ -126,7 +118,7 @@ func (l *listing) count(t *summary, r events.Record) {
 	if events.EndsTurn(kind) {
 		t.ended++
 	}
-	if i := slices.Index(endings, kind); i >= 0 && i < len(t.ends) {
+	if i := slices.Index(show.Endings, kind); i >= 0 && i < len(t.ends) {
 		t.ends[i]++
 	}
 }
@@ -191,7 +183,7 @@ func (l *listing) printJSON(a *app) error {
 			Tools: l.toolNames(t), MoreTools: t.more, Events: int(t.events), Imported: t.imported, Newer: t.foreign,
 			First: time.UnixMicro(t.first).UTC(), Last: time.UnixMicro(t.last).UTC(), From: t.from.String(), To: t.to.String(),
 		}
-		for i, kind := range endings {
+		for i, kind := range show.Endings {
 			if t.ends[i] > 0 {
 				line.Statuses[string(kind)] = int(t.ends[i])
 			}
@@ -209,7 +201,7 @@ func (l *listing) printJSON(a *app) error {
 // statuses are the ends of a trace's calls in words.
 func (t *summary) statuses() string {
 	var parts []string
-	for i, kind := range endings {
+	for i, kind := range show.Endings {
 		if t.ends[i] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", t.ends[i], kind))
 		}
@@ -236,7 +228,7 @@ func (l *listing) print(a *app) {
 	for _, t := range l.all {
 		names := strings.Join(l.toolNames(t), ",")
 		if utf8.RuneCountInString(names) > shownTools || t.more {
-			names = fmt.Sprintf("%s (%d)", short(names, shownTools), len(t.tools))
+			names = fmt.Sprintf("%s (%d)", show.Short(names, shownTools), len(t.tools))
 		} else {
 			names = tools.Visible(names)
 		}

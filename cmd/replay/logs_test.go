@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/test/corpus"
 )
@@ -127,26 +128,12 @@ func fill(b bus.Bus, srv *jetlog.Server, names []string) error {
 // runNode DIR NAME… keeps a data directory as a running node does, to the end of
 // the script.
 func runNode(ts *testscript.TestScript, _ bool, args []string) {
-	b, srv, err := jetlog.OpenEmbedded(context.Background(),
+	ses, err := session.OpenEmbedded(context.Background(),
 		jetlog.ServerConfig{Dir: ts.MkAbs(args[0]), Port: -1, Token: "secret"}, jetlog.Config{})
 	ts.Check(err)
-	ctx, stop := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_ = b.Serve(ctx, barrierName, func([]byte) []byte { // ends with ctx
-			if err := b.Barrier().Wait(ctx); err != nil {
-				return []byte(err.Error())
-			}
-			return nil
-		})
-	})
-	ts.Defer(func() {
-		stop()
-		wg.Wait()
-		ts.Check(b.Close())
-		ts.Check(srv.Close())
-	})
-	ts.Check(fill(b, srv, args[1:]))
+	ses.LendBarrier(context.Background(), slog.New(slog.DiscardHandler))
+	ts.Defer(func() { ts.Check(ses.Close()) })
+	ts.Check(fill(ses.Bus, ses.Server, args[1:]))
 }
 
 // runNATS runs a NATS server with JetStream to the end of the script, and puts its

@@ -11,6 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/codec"
 	"github.com/sluice-run/sluice/projections"
@@ -25,14 +29,14 @@ func (a *app) messages() *cobra.Command {
 		Long: "Rebuild the messages that answer the calls, in the order of the turns and of the calls in them. --at shows what the\n" +
 			"model would have been told at that event: calls that were open then have a placeholder. With --json each trace is\n" +
 			"a line, {\"trace\": …, \"messages\": [ … ]}; --all has every trace, in the order in which they ended.",
-		Args: wants(0, 1, "a trace, a turn as trace/turn, or --all"),
+		Args: command.Args(0, 1, "a trace, a turn as trace/turn, or --all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 1) == all {
-				return usage(errors.New("want either a trace or --all"), "sluice-replay list shows the traces")
+				return exit.Misused(errors.New("want either a trace or --all"), "sluice-replay list shows the traces")
 			}
 			m := &renderer{app: a, format: codec.Format(format), every: all}
 			if _, err := codec.RenderCalls(m.format, nil, codec.Options{}); format != "" && err != nil {
-				return usage(err, "see --format")
+				return exit.Misused(err, "see --format")
 			}
 			var err error
 			if m.at, err = parseAt(at); err != nil {
@@ -44,7 +48,7 @@ func (a *app) messages() *cobra.Command {
 					return err
 				}
 			}
-			return a.withStore(cmd.Context(), false, func(st *store) error {
+			return a.withStore(cmd.Context(), false, func(st *session.Session) error {
 				m.store = st
 				if all {
 					return m.all(cmd.Context())
@@ -63,7 +67,7 @@ func (a *app) messages() *cobra.Command {
 // renderer rebuilds messages.
 type renderer struct {
 	app     *app
-	store   *store
+	store   *session.Session
 	format  codec.Format // "" means the trace's own
 	at      events.Position
 	every   bool // traces, not one
@@ -71,7 +75,7 @@ type renderer struct {
 }
 
 func (m *renderer) one(ctx context.Context, t target) error {
-	h, err := readTrace(ctx, m.store.bus, t.trace, m.at)
+	h, err := readTrace(ctx, m.store.Bus, t.trace, m.at)
 	if err != nil {
 		return err
 	}
@@ -111,7 +115,7 @@ func (m *renderer) all(ctx context.Context) error {
 			return yield(s)
 		}
 	}
-	err := scan(ctx, m.store.bus, bus.Filter{}, func(d damage) { m.lost(errors.New(d.String())) }, within(func(s bus.Stored) error {
+	err := scan(ctx, m.store.Bus, bus.Filter{}, func(d damage) { m.lost(errors.New(d.String())) }, within(func(s bus.Stored) error {
 		last[s.Commit.Turn.Trace] = s.Seq
 		return nil
 	}))
@@ -119,7 +123,7 @@ func (m *renderer) all(ctx context.Context) error {
 		return err
 	}
 	open := make(map[string]projections.Conversation)
-	err = scan(ctx, m.store.bus, bus.Filter{}, func(damage) {}, within(func(s bus.Stored) error {
+	err = scan(ctx, m.store.Bus, bus.Filter{}, func(damage) {}, within(func(s bus.Stored) error {
 		trace := s.Commit.Turn.Trace
 		conv := foldAnswers(open[trace], s)
 		switch ends, known := last[trace]; {
@@ -171,7 +175,7 @@ func (m *renderer) print(ctx context.Context, t target, conv projections.Convers
 		if err := json.Indent(&pretty, raw, "", "  "); err != nil {
 			return err
 		}
-		m.app.print("%s\n", visibleJSON(pretty.String()))
+		m.app.print("%s\n", show.JSON(pretty.String()))
 	}
 	return nil
 }
@@ -218,8 +222,8 @@ func (m *renderer) render(ctx context.Context, t target, conv projections.Conver
 }
 
 // blobsOf reads what stands outside the log.
-func blobsOf(ctx context.Context, st *store) projections.Blobs {
-	return func(ref events.BlobRef) ([]byte, error) { return st.bus.Blobs().Get(ctx, ref) }
+func blobsOf(ctx context.Context, st *session.Session) projections.Blobs {
+	return func(ref events.BlobRef) ([]byte, error) { return st.Bus.Blobs().Get(ctx, ref) }
 }
 
 // formatOf is the format of a trace's first turn that has one that is known.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/tools"
@@ -18,7 +18,7 @@ func (a *app) print(format string, args ...any) { fmt.Fprintf(a.out, format, arg
 
 // note writes a line for the person at the terminal.
 func (a *app) note(format string, args ...any) {
-	fmt.Fprintln(a.err, visibleLines(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(a.err, show.Lines(fmt.Sprintf(format, args...)))
 }
 
 // printJSON writes one line of JSON.
@@ -28,6 +28,15 @@ func (a *app) printJSON(v any) error {
 		return err
 	}
 	a.print("%s\n", b)
+	return nil
+}
+
+// say prints v as JSON where that is asked for, else the text.
+func (a *app) say(v any, format string, args ...any) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	a.print(format, args...)
 	return nil
 }
 
@@ -42,46 +51,6 @@ func plainJSON(v any) ([]byte, error) {
 	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
 }
 
-// visibleJSON escapes, as JSON does, every character that a terminal would not
-// show as itself. The JSON means the same. Line breaks between values stay.
-func visibleJSON(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n' || r < utf8.RuneSelf && r >= ' ' && r != 0x7f, r >= utf8.RuneSelf && tools.Visible(string(r)) == string(r):
-			b.WriteRune(r)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-// visibleLines is tools.Visible for text of several lines.
-func visibleLines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i, l := range lines {
-		lines[i] = tools.Visible(l)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// short is a text in at most n runes, safe to show on one line.
-func short(s string, n int) string {
-	if len(s) <= n {
-		return tools.Visible(s)
-	}
-	for i := range s {
-		if n--; n < 0 {
-			return tools.Visible(s[:i]) + "…"
-		}
-	}
-	return tools.Visible(s)
-}
-
 // maxShown is how many runes of a body are shown.
 const maxShown = 240
 
@@ -89,9 +58,9 @@ const maxShown = 240
 func body(b events.Body) string {
 	switch {
 	case b.Ref != nil:
-		return fmt.Sprintf("(%d bytes by reference, %s)", b.Ref.Size, short(b.Ref.Digest, 80))
+		return fmt.Sprintf("(%d bytes by reference, %s)", b.Ref.Size, show.Short(b.Ref.Digest, 80))
 	case utf8.RuneCountInString(b.Text) > maxShown:
-		return fmt.Sprintf("%s (%d bytes, %s)", short(b.Text, maxShown), len(b.Text), lifecycle.Digest([]byte(b.Text)))
+		return fmt.Sprintf("%s (%d bytes, %s)", show.Short(b.Text, maxShown), len(b.Text), lifecycle.Digest([]byte(b.Text)))
 	}
 	return tools.Visible(b.Text)
 }

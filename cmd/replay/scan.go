@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
@@ -47,38 +45,13 @@ func scan(ctx context.Context, log source, f bus.Filter, damaged func(damage), y
 		case errors.Is(err, bus.ErrRewound) && from != (events.Position{}) && from.Generation < log.Generation():
 			from.Generation++ // the place behind the damage is a later generation's
 			continue
-		case !errors.Is(err, events.ErrFormat) && !errors.Is(err, events.ErrNewerFormat):
+		}
+		var bad *bus.Unreadable
+		if !errors.As(err, &bad) {
 			return err
 		}
-		bad := badSeq(err, next)
-		from = events.Position{Generation: max(from.Generation, 1), Seq: bad}
-		damaged(damage{from, cause(err)})
+		from = events.Position{Generation: max(from.Generation, 1), Seq: max(bad.Seq, next)}
+		damaged(damage{from, bad.Err})
 		from.Seq++
 	}
-}
-
-var sequenceIn = regexp.MustCompile(`commit at sequence (\d+)`)
-
-// badSeq is the sequence of the commit that an error of a Tail is about, at least
-// next. A Tail has no other way to tell.
-func badSeq(err error, next uint64) uint64 {
-	if m := sequenceIn.FindStringSubmatch(err.Error()); m != nil {
-		if n, err := strconv.ParseUint(m[1], 10, 64); err == nil && n >= next {
-			return n
-		}
-	}
-	return next
-}
-
-// cause is the error without where it happened, which is told anyway.
-func cause(err error) error {
-	for _, known := range []error{events.ErrNewerFormat, events.ErrFormat} {
-		if errors.Is(err, known) {
-			text := sequenceIn.ReplaceAllString(err.Error(), "")
-			if len(text) > 2 && text[:2] == ": " {
-				return errors.New(text[2:])
-			}
-		}
-	}
-	return err
 }

@@ -35,7 +35,7 @@ func (s *shelf) Read(ctx context.Context, from events.Position, f bus.Filter, _ 
 			continue
 		}
 		if s.bad[c.Seq] {
-			return fmt.Errorf("commit at sequence %d: %w: of a test", c.Seq, events.ErrFormat)
+			return &bus.Unreadable{Seq: c.Seq, Err: fmt.Errorf("%w: of a test", events.ErrFormat)}
 		}
 		if err := yield(c); err != nil {
 			return err

@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/projections"
@@ -19,7 +22,7 @@ import (
 func (a *app) show() *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
-		Use: "show TRACE[/TURN[/CALL]]", Short: "Show what happened, as a tree of turns, batches, calls and events", Args: wants(1, 1, "trace, trace/turn or trace/turn/call"),
+		Use: "show TRACE[/TURN[/CALL]]", Short: "Show what happened, as a tree of turns, batches, calls and events", Args: command.Args(1, 1, "trace, trace/turn or trace/turn/call"),
 		Long: "Show what happened, as a tree of turns, batches, calls and events. Each event has its position in the log and the time\n" +
 			"since the one before it of the same call, or turn. Times are UTC. What a terminal would not show as itself is\n" +
 			"escaped; long texts are cut and named by their digest. With --json each event is a line, whole, as a CloudEvent,\n" +
@@ -33,7 +36,7 @@ func (a *app) show() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStore(cmd.Context(), false, func(st *store) error { return a.runShow(cmd.Context(), st.bus, t, upTo) })
+			return a.withStore(cmd.Context(), false, func(st *session.Session) error { return a.runShow(cmd.Context(), st.Bus, t, upTo) })
 		},
 	}
 	cmd.Flags().StringVar(&at, "at", "", "`position` of the last event that is shown")
@@ -164,7 +167,7 @@ func (a *app) showTree(h history, stories []*story, t target) {
 		root.more = append(root.more, "up to the event that --at names; there is more behind it")
 	}
 	for _, d := range h.damaged {
-		root.more = append(root.more, short(d.String(), 300))
+		root.more = append(root.more, show.Short(d.String(), 300))
 	}
 	for _, st := range stories {
 		if t.turn == "" || t.turn == st.key.Turn {
@@ -209,7 +212,7 @@ func (st *story) about() []string {
 	s := st.turn.Submitted
 	var out []string
 	if st.turn.Broken != "" {
-		out = append(out, "its history is not one that any release writes: "+short(st.turn.Broken, 200)+": sluice-replay verify names the law")
+		out = append(out, "its history is not one that any release writes: "+show.Short(st.turn.Broken, 200)+": sluice-replay verify names the law")
 	}
 	if st.turn.Foreign {
 		out = append(out, "it holds events of a newer release: they are shown, and not understood")
@@ -217,12 +220,12 @@ func (st *story) about() []string {
 	if s == nil {
 		return out
 	}
-	who := "by " + short(s.Principal.ID, 64)
+	who := "by " + show.Short(s.Principal.ID, 64)
 	if s.Principal.Kind != "" {
-		who += " (" + short(s.Principal.Kind, 32) + ")"
+		who += " (" + show.Short(s.Principal.Kind, 32) + ")"
 	}
 	if len(s.Principal.Parents) > 0 {
-		who += " of " + short(strings.Join(s.Principal.Parents, ", "), 200)
+		who += " of " + show.Short(strings.Join(s.Principal.Parents, ", "), 200)
 	}
 	parts := []string{who}
 	for _, p := range [][2]string{
@@ -235,7 +238,7 @@ func (st *story) about() []string {
 		{"on error", s.OnError},
 	} {
 		if p[1] != "" {
-			parts = append(parts, p[0]+" "+short(p[1], 200))
+			parts = append(parts, p[0]+" "+show.Short(p[1], 200))
 		}
 	}
 	if s.CanAsk {
@@ -285,7 +288,7 @@ func line(n *node, e told) {
 	if e.ev.Seq > 1 {
 		after = "+" + took(time.Duration(e.moment.AfterUS)*time.Microsecond)
 	}
-	text := fmt.Sprintf("%-9s %10s  %-21s", e.ev.Pos, after, short(string(e.ev.Kind()), 64))
+	text := fmt.Sprintf("%-9s %10s  %-21s", e.ev.Pos, after, show.Short(string(e.ev.Kind()), 64))
 	if d := describe(e); d != "" {
 		text += "  " + d
 	}

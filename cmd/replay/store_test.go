@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 )
 
 // holdDirectory keeps a directory as a process does that nobody can talk to.
@@ -29,9 +31,9 @@ func holdDirectory(t *testing.T, dir string) (release func()) {
 func TestADirectoryInUseIsSaidToBe(t *testing.T) {
 	dir := t.TempDir()
 	defer holdDirectory(t, dir)()
-	s := &settings{data: dir, wait: 100 * time.Millisecond}
+	s := &settings{Place: session.Place{Data: dir}, wait: 100 * time.Millisecond}
 	_, err := s.open(t.Context(), slog.New(slog.DiscardHandler), false)
-	if err == nil || !strings.Contains(err.Error(), "nobody can talk to it") || exitCode(err) != exitUnavailable || hint(err) == "" {
+	if err == nil || !strings.Contains(err.Error(), "nobody can talk to it") || exit.Code(err, false) != exit.Unavailable || hint(err) == "" {
 		t.Errorf("%v", err)
 	}
 }
@@ -40,15 +42,15 @@ func TestADirectoryInUseIsSaidToBe(t *testing.T) {
 func TestAShortUseIsWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	release := holdDirectory(t, dir)
-	if _, found, err := (&settings{data: dir}).find(t.Context(), time.Now()); err != nil || !found {
+	if _, found, err := (&settings{Place: session.Place{Data: dir}}).find(t.Context(), time.Now()); err != nil || !found {
 		t.Fatalf("found %t, %v", found, err)
 	}
 	opened := make(chan error)
 	go func() {
-		s := &settings{data: dir, wait: 30 * time.Second}
+		s := &settings{Place: session.Place{Data: dir}, wait: 30 * time.Second}
 		st, err := s.open(t.Context(), slog.New(slog.DiscardHandler), false)
 		if err == nil {
-			err = st.close()
+			err = st.Close()
 		}
 		opened <- err
 	}()

@@ -264,8 +264,10 @@ func weight(c events.Commit) int {
 			n += len(e.Args.Text)
 		case events.Foreign:
 			n += len(e.Body)
+		case *events.Deduplicated:
+			n += len(e.Outcome.Result.Text.Text) + len(e.Outcome.Result.Data)
 		default:
-			if o := outcomeOf(e); o != nil {
+			if o := events.OutcomeOf(e); o != nil {
 				n += len(o.Result.Text.Text) + len(o.Result.Data)
 			}
 		}

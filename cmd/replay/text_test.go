@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -109,7 +110,7 @@ func TestSplitBoundsItsMemory(t *testing.T) {
 func TestNothingHiddenIsShown(t *testing.T) {
 	nasty := "a\x1b[2K\r\u202eb\u200b\x00\\u001b\n界"
 	for name, got := range map[string]string{
-		"short": short(nasty, 100), "cut": short(nasty, 6), "body": body(events.Body{Text: nasty + strings.Repeat("y", 1000)}), "json": visibleJSON(nasty), "lines": visibleLines(nasty),
+		"short": show.Short(nasty, 100), "cut": show.Short(nasty, 6), "body": body(events.Body{Text: nasty + strings.Repeat("y", 1000)}), "json": show.JSON(nasty), "lines": show.Lines(nasty),
 	} {
 		for _, r := range got {
 			if r < ' ' && !(r == '\n' && (name == "json" || name == "lines")) || r == 0x7f || r == '\u202e' || r == '\u200b' {
@@ -124,7 +125,7 @@ func TestNothingHiddenIsShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		var back string
-		if err := json.Unmarshal([]byte(visibleJSON(string(raw))), &back); err != nil || back != strings.ToValidUTF8(s, "\uFFFD") {
+		if err := json.Unmarshal([]byte(show.JSON(string(raw))), &back); err != nil || back != strings.ToValidUTF8(s, "\uFFFD") {
 			t.Fatalf("%q became %q: %v", s, back, err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -30,7 +31,7 @@ func parseTarget(s string, most int) (target, error) {
 	parts := strings.Split(s, "/")
 	t := target{trace: parts[0], call: noCall}
 	if len(parts) > most {
-		return t, usage(fmt.Errorf("%q has %d parts: want %s", s, len(parts), []string{"", "trace", "trace/turn", "trace/turn/call"}[most]),
+		return t, exit.Misused(fmt.Errorf("%q has %d parts: want %s", s, len(parts), []string{"", "trace", "trace/turn", "trace/turn/call"}[most]),
 			"sluice-replay list shows the traces, and show TRACE its turns and calls")
 	}
 	err := events.CheckID("trace", t.trace)
@@ -44,7 +45,7 @@ func parseTarget(s string, most int) (target, error) {
 	if len(parts) > 2 {
 		n, err := strconv.Atoi(parts[2])
 		if err != nil || n < 0 || strconv.Itoa(n) != parts[2] {
-			return t, usage(fmt.Errorf("call %q of %s: want its number in the turn, from 0", parts[2], parts[0]+"/"+parts[1]),
+			return t, exit.Misused(fmt.Errorf("call %q of %s: want its number in the turn, from 0", parts[2], parts[0]+"/"+parts[1]),
 				"sluice-replay show "+parts[0]+"/"+parts[1]+" shows the calls")
 		}
 		t.call = n
@@ -74,7 +75,7 @@ func parseAt(s string) (events.Position, error) {
 	}
 	p, err := events.ParsePosition(s)
 	if err != nil {
-		return p, usage(fmt.Errorf("--at: %w", err), "give a position as show has it before each event, for example 1.42.0; 1.42 is the whole commit")
+		return p, exit.Misused(fmt.Errorf("--at: %w", err), "give a position as show has it before each event, for example 1.42.0; 1.42 is the whole commit")
 	}
 	if strings.Count(s, ".") == 1 {
 		p.Index = math.MaxInt
@@ -125,7 +126,7 @@ func readTrace(ctx context.Context, log source, trace string, at events.Position
 	case first == nil && len(h.damaged) == 0:
 		return h, unknownTrace(ctx, log, trace)
 	case first != nil && len(h.commits) == 0:
-		return h, usage(fmt.Errorf("trace %s begins at %s, behind the position that --at names", trace, first), "give that position, or a later one")
+		return h, exit.Misused(fmt.Errorf("trace %s begins at %s, behind the position that --at names", trace, first), "give that position, or a later one")
 	}
 	return h, nil
 }
@@ -154,9 +155,9 @@ func (h history) has(t target, calls int) error {
 	}
 	switch {
 	case !slices.Contains(names, t.turn):
-		return &failure{fmt.Errorf("trace %s has no turn %s", t.trace, t.turn), nearly(t.turn, names, "its turns are: "), exitFailed}
+		return &exit.Failure{Err: fmt.Errorf("trace %s has no turn %s", t.trace, t.turn), Hint: nearly(t.turn, names, "its turns are: "), Code: exit.Failed}
 	case t.call >= calls:
-		return &failure{fmt.Errorf("turn %s/%s has no call %d: it has %s", t.trace, t.turn, t.call, count(calls, "call")), "calls are numbered from 0", exitFailed}
+		return &exit.Failure{Err: fmt.Errorf("turn %s/%s has no call %d: it has %s", t.trace, t.turn, t.call, count(calls, "call")), Hint: "calls are numbered from 0", Code: exit.Failed}
 	}
 	return nil
 }
@@ -178,7 +179,7 @@ func unknownTrace(ctx context.Context, log source, trace string) error {
 		}
 		return nil
 	})
-	return &failure{fmt.Errorf("there is no trace %s", trace), nearly(trace, names, "the traces are: "), exitFailed}
+	return &exit.Failure{Err: fmt.Errorf("there is no trace %s", trace), Hint: nearly(trace, names, "the traces are: "), Code: exit.Failed}
 }
 
 // mostNear is how many names are proposed.

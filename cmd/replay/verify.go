@@ -10,6 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -17,7 +20,7 @@ import (
 func (a *app) verify() *cobra.Command {
 	var noBlobs bool
 	cmd := &cobra.Command{
-		Use: "verify [TRACE]", Short: "Check the laws over a trace, or over the whole log", Args: wants(0, 1, "a trace, or none for the whole log"),
+		Use: "verify [TRACE]", Short: "Check the laws over a trace, or over the whole log", Args: command.Args(0, 1, "a trace, or none for the whole log"),
 		Long: "Check, over a trace or over the whole log, that\n" +
 			"  - the history of every turn keeps the laws L1 to L11, and its events follow each other as they may;\n" +
 			"  - the two folds of it, the decider's and the answers', tell the same, also after one more trip through the stored form;\n" +
@@ -35,12 +38,12 @@ func (a *app) verify() *cobra.Command {
 					return err
 				}
 			}
-			return a.withStore(cmd.Context(), false, func(st *store) error {
-				blobs := st.bus.Blobs()
+			return a.withStore(cmd.Context(), false, func(st *session.Session) error {
+				blobs := st.Bus.Blobs()
 				if noBlobs {
 					blobs = nil
 				}
-				return a.runVerify(cmd.Context(), st.bus, blobs, t.trace)
+				return a.runVerify(cmd.Context(), st.Bus, blobs, t.trace)
 			})
 		},
 	}
@@ -80,7 +83,7 @@ func (p problem) String() string {
 	if of != "" {
 		of += ": "
 	}
-	return fmt.Sprintf("%-9s  %-10s  %s%s", p.Position, p.Law, of, short(p.Why, 500))
+	return fmt.Sprintf("%-9s  %-10s  %s%s", p.Position, p.Law, of, show.Short(p.Why, 500))
 }
 
 // keptProblems is how many problems are remembered and shown: the first ones in
@@ -171,6 +174,6 @@ func (a *app) printReport(r *report) error {
 		return nil
 	}
 	p := r.first[0]
-	a.print("%s: %s, the first at %s: %s: %s\n", what, count(r.count, "problem"), p.Position, p.Law, short(p.Why, 500))
+	a.print("%s: %s, the first at %s: %s: %s\n", what, count(r.count, "problem"), p.Position, p.Law, show.Short(p.Why, 500))
 	return bad
 }

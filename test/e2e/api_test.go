@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // api speaks to a node over HTTP. The types below say what the answers are, by
@@ -101,6 +102,9 @@ func (e event) field(name string) string {
 	return fmt.Sprint(m[name])
 }
 
+// client gives up where a node does not answer.
+var client = &http.Client{Timeout: patience + 10*time.Second}
+
 // ask sends a request and returns the answer, whatever it is.
 func (a *api) ask(method, path string, body any) (status int, answer []byte) {
 	a.t.Helper()
@@ -129,7 +133,7 @@ func (a *api) try(method, path string, body any) (int, []byte, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -1,0 +1,70 @@
+// Package session opens the log that a command works on: of a NATS server, of
+// the node that runs on a data directory, or of the directory itself. Which of
+// them, and whether a log may be made, is the command's to say.
+package session
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+)
+
+// Place says where the log is.
+type Place struct {
+	Data string // directory
+	NATS string // URL; "" means the log of Data
+
+	// What NATS wants to know: names of files.
+	Creds, NKey, CA, Cert, Key string
+
+	TLS  bool   // though NATS does not say tls://
+	Hint string // what to do where NATS cannot be reached
+}
+
+// Flags adds the flags that fill the place, each with its default.
+func (p *Place) Flags(f *pflag.FlagSet) {
+	f.StringVar(&p.Data, "data", defaultData(), "data `directory` of the embedded log; a node that runs there is found through it")
+	f.StringVar(&p.NATS, "nats", "", "`URL` of a NATS server with JetStream that keeps the log, instead of --data")
+	f.StringVar(&p.Creds, "creds", "", "credentials `file` for --nats")
+	f.StringVar(&p.NKey, "nkey", "", "nkey seed `file` for --nats")
+	f.StringVar(&p.CA, "tls-ca", "", "`file` with the certificates to trust for --nats")
+	f.StringVar(&p.Cert, "tls-cert", "", "client certificate `file` for --nats")
+	f.StringVar(&p.Key, "tls-key", "", "key `file` of the client certificate")
+	f.BoolVar(&p.TLS, "tls", false, "speak TLS to --nats though its URL does not say tls://")
+}
+
+// defaultData is the data directory where none is named: outside any workspace,
+// so that no agent's tool can reach the log.
+func defaultData() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sluice")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "sluice-data"
+	}
+	return filepath.Join(home, ".local", "share", "sluice")
+}
+
+// EnvName is the variable of the environment that stands for a flag.
+func EnvName(flag string) string {
+	return "SLUICE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Dial is conf with connections to the place's NATS server, which can be reached.
+func (p Place) Dial(ctx context.Context, conf jetlog.Config) (jetlog.Config, error) {
+	connect, err := jetlog.Dial(ctx, jetlog.DialConfig{
+		URL: p.NATS, Creds: p.Creds, NKey: p.NKey, CA: p.CA, Cert: p.Cert, Key: p.Key, TLS: p.TLS, Log: conf.Log,
+	})
+	if err != nil {
+		return conf, exit.Unusable(err, p.Hint)
+	}
+	conf.Connect = connect
+	return conf, nil
+}
