@@ -9,7 +9,7 @@ SEEDS    ?= 20000
 BENCH    ?=
 VERSION  ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 
-GOFLAGS_BUILD = -trimpath -ldflags "-X main.version=$(VERSION)"
+GOFLAGS_BUILD = -trimpath -ldflags "-X github.com/sluice-run/sluice/cmd/internal/command.Stamp=$(VERSION)"
 FILES = $(shell git ls-files '*.go')
 
 .DEFAULT_GOAL := build

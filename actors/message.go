@@ -37,7 +37,10 @@ type fetched struct {
 }
 
 // nudge says that somebody may have appended to the turn.
-type nudge struct{ seq uint64 }
+type nudge struct {
+	seq   uint64
+	heard func()
+}
 
 // flush commits what has been decided.
 type flush struct{ inc uint64 }

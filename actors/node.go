@@ -207,8 +207,19 @@ func (n *Node) drainTurns(ctx context.Context) {
 		n.root.Send(s.pid, giveUp{})
 	}
 	n.mu.Unlock()
-	<-n.empty
+	last := time.NewTimer(lastWords)
+	defer last.Stop()
+	select {
+	case <-n.empty:
+	case <-last.C:
+		n.cancel()
+		<-n.empty
+	}
 }
+
+// lastWords is how long Stop waits, once the grace time is over, for the appends
+// that are under way.
+const lastWords = 2 * time.Second
 
 // checkEmpty ends a drain that has no turn left. The caller holds mu.
 func (n *Node) checkEmpty() {

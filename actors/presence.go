@@ -129,7 +129,7 @@ func (n *Node) answerQuestions() {
 		if json.Unmarshal(data, &q) != nil {
 			return nil
 		}
-		b, err := json.Marshal(reply{Mine: n.nudge(q.Turn, 0) != nil})
+		b, err := json.Marshal(reply{Mine: n.nudge(q.Turn, 0, nil) != nil})
 		if err != nil {
 			return nil
 		}

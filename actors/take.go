@@ -49,7 +49,7 @@ func (n *Node) take(d bus.Delivery) bool {
 	if d.Deliveries() > 1 {
 		n.cfg.Seen.Count("redeliveries", 1)
 	}
-	if s := n.nudge(it.Turn, it.Seq); s != nil {
+	if s := n.nudge(it.Turn, it.Seq, nil); s != nil {
 		n.again(s, d)
 		return false
 	}
@@ -80,14 +80,15 @@ func (n *Node) take(d bus.Delivery) bool {
 
 // nudge tells a turn's actor that somebody may have appended to the turn; nil
 // means that the turn is not in memory here. An actor that was about to go and
-// did not hear it is made up for by unseat.
-func (n *Node) nudge(key events.TurnKey, seq uint64) *seat {
+// did not hear it is made up for by unseat. heard, if it is not nil, is called once
+// it did: a wake-up is acked then, and not before, or it would go with the node.
+func (n *Node) nudge(key events.TurnKey, seq uint64, heard func()) *seat {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.turns[key]
 	if s != nil {
 		s.nudged++
-		n.root.Send(s.pid, nudge{seq: seq})
+		n.root.Send(s.pid, nudge{seq, heard})
 	}
 	return s
 }
@@ -280,8 +281,7 @@ func (n *Node) wakes() {
 
 func (n *Node) wake(d bus.Delivery) {
 	it := d.Item()
-	if s := n.nudge(it.Turn, it.Seq); s != nil {
-		n.ack(d)
+	if s := n.nudge(it.Turn, it.Seq, func() { n.ack(d) }); s != nil {
 		return
 	}
 	err := n.forward(it)

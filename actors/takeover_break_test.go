@@ -2,44 +2,368 @@ package actors
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/tools"
 )
 
-func TestProbeTakeover(t *testing.T) {
-	l := memlog.New(memlog.Config{AckWait: 200 * time.Millisecond})
-	ran := make(chan string, 10)
-	mk := func(who string) tools.Tool {
-		return testTool("charge", events.Irreversible, func(ctx context.Context, in tools.Invocation) (events.Result, error) {
-			ran <- who
-			<-ctx.Done()
-			return events.Result{}, ctx.Err()
-		})
-	}
-	reg, _ := tools.NewRegistry(mk("dead"))
-	dead, err := New(Config{Bus: l.View("dead"), Registry: reg, Authorizer: lax{}, Boot: "dead", Workspace: t.TempDir(), Presence: time.Second})
+// mortalNode is a node that can be killed: it is cut off, its context ends, and
+// nothing that it still does reaches anybody.
+func mortalNode(t *testing.T, l *memlog.Log, boot string, change func(*Config), list ...tools.Tool) (n *Node, kill func()) {
+	t.Helper()
+	reg, err := tools.NewRegistry(list...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, kill := context.WithCancel(t.Context())
-	if err := dead.Start(ctx); err != nil {
+	view := l.View(boot)
+	cfg := Config{Bus: view, Registry: reg, Authorizer: lax{}, Boot: boot, Workspace: t.TempDir(), Presence: time.Second, Heartbeat: 50 * time.Millisecond}
+	if change != nil {
+		change(&cfg)
+	}
+	if n, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	if err := n.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	dead := make(chan struct{})
+	var once atomic.Bool
+	kill = func() {
+		if once.CompareAndSwap(false, true) {
+			view.Disconnect()
+			stop()
+			go func() { defer close(dead); stopNode(t, n) }()
+		}
+	}
+	t.Cleanup(func() { kill(); <-dead })
+	return n, kill
+}
+
+// fast are the settings of tests that wait for redeliveries.
+func fast(c *Config) { c.Heartbeat = 50 * time.Millisecond }
+
+func shortLog() *memlog.Log { return memlog.New(memlog.Config{AckWait: 200 * time.Millisecond}) }
+
+// counting is a tool that counts its runs and then waits for gate, if there is one.
+func counting(name string, tier events.Tier, ran *atomic.Int64, gate <-chan struct{}) tools.Tool {
+	return testTool(name, tier, func(ctx context.Context, in tools.Invocation) (events.Result, error) {
+		ran.Add(1)
+		if gate != nil {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+				return events.Result{}, ctx.Err()
+			}
+		}
+		return echo(ctx, in)
+	})
+}
+
+func TestATakeOverRunsNothingBeforeItsClaim(t *testing.T) {
+	l := shortLog()
+	var first, second atomic.Int64
+	_, kill := mortalNode(t, l, "dead", nil, counting("charge", events.Irreversible, &first, make(chan struct{})))
 	b := l.View("door")
-	k := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
-	t.Log(<-ran)
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+	eventually(t, "the first run", func() bool { return first.Load() == 1 })
 	kill()
-	stopNode(t, dead)
-	testNode(t, l.View("b"), nil, mk("b"))
-	turn := ended(t, b, k)
-	wantLasts(t, turn, "unknown")
-	select {
-	case w := <-ran:
-		t.Errorf("ran again on %s", w)
-	default:
+	testNode(t, l.View("b"), fast, counting("charge", events.Irreversible, &second, nil))
+	wantLasts(t, ended(t, b, key), "unknown")
+	if second.Load() != 0 {
+		t.Errorf("a call whose owner was lost ran %d times more", second.Load())
+	}
+}
+
+// TestAStaleMirrorRunsNothingAgain: a message that comes again, and a question of
+// another node, make a node read a turn from a mirror that does not know yet that
+// the call has completed.
+func TestAStaleMirrorRunsNothingAgain(t *testing.T) {
+	for _, how := range []string{"redelivered", "asked"} {
+		t.Run(how, func(t *testing.T) {
+			l := shortLog()
+			var stale atomic.Uint64
+			var lose atomic.Bool
+			lose.Store(true)
+			l.SetFaults(&memlog.Faults{
+				Mirror: func(_ events.TurnKey, last uint64) uint64 {
+					if s := stale.Load(); s > 0 {
+						return min(s, last)
+					}
+					return last
+				},
+				AckLost: func(bus.Item) bool { return lose.CompareAndSwap(true, false) },
+			})
+			var ran, waited atomic.Int64
+			gate := make(chan struct{})
+			n := testNode(t, l.View("a"), fast, counting("charge", events.Irreversible, &ran, nil), counting("slow", events.Readonly, &waited, gate))
+			b := l.View("door")
+			names := []string{"charge"}
+			if how == "asked" {
+				names = append(names, "slow")
+			}
+			key := submit(t, b, events.TurnSubmitted{Calls: calls(names...)})
+			turn := until(t, b, key, "charge's end", func(turn lifecycle.Turn) bool { return len(turn.Calls) > 0 && !turn.Calls[0].Open() })
+			stored, err := b.Load(t.Context(), key, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(stored, func(s bus.Stored) bool { return strings.Contains(kinds([]bus.Stored{s}), " started/0") })
+			stale.Store(stored[i].Seq)
+			if how == "asked" {
+				eventually(t, "the other call", func() bool { return waited.Load() == 1 })
+				if mine, err := testNode(t, l.View("b"), fast).askOwner(turn.Owner.Boot, key); err != nil || !mine {
+					t.Fatalf("mine: %t, %v", mine, err)
+				}
+				pause(t.Context(), 50*time.Millisecond)
+				close(gate)
+			}
+			eventually(t, "an ack", func() bool {
+				turns, _ := n.Running()
+				return l.Redeliver("") == 0 && turns == 0
+			})
+			stale.Store(0)
+			wantLasts(t, ended(t, b, key), strings.TrimSpace(strings.Repeat("completed ", len(names))))
+			if ran.Load() != 1 {
+				t.Errorf("an irreversible call ran %d times", ran.Load())
+			}
+		})
+	}
+}
+
+// TestEveryBoundaryLostAndKept puts a fault on each append of a turn in turn: the
+// answer is the same, each effect happens once, and nothing is left behind.
+func TestEveryBoundaryLostAndKept(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		for at := range 8 {
+			t.Run(fmt.Sprintf("kept=%t/%d", kept, at), func(t *testing.T) {
+				l := memlog.New(memlog.Config{})
+				var ran, seen atomic.Int64
+				charge := counting("charge", events.Irreversible, &ran, nil)
+				charge.Resources = func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
+				n := testNode(t, l.View("a"), nil, charge, testTool("echo", events.Readonly, echo))
+				l.SetFaults(&memlog.Faults{Append: func(c events.Commit) (bool, error) {
+					if c.By.Boot == "" || int(seen.Add(1)) != at+1 {
+						return true, nil
+					}
+					return kept, bus.ErrUncertain
+				}})
+				b := l.View("door")
+				key := submit(t, b, events.TurnSubmitted{Calls: calls("charge", "echo", "charge")})
+				wantLasts(t, ended(t, b, key), "completed completed completed")
+				if ran.Load() != 2 {
+					t.Errorf("two calls ran %d times", ran.Load())
+				}
+				forgotten(t, n)
+				freed(t, b, "db:x")
+			})
+		}
+	}
+}
+
+// forgotten waits until a node holds nothing of any turn.
+func forgotten(t *testing.T, n *Node) {
+	t.Helper()
+	eventually(t, "an empty memory", func() bool {
+		turns, attempts := n.Running()
+		n.hands.mu.Lock()
+		defer n.hands.mu.Unlock()
+		n.locks.mu.Lock()
+		defer n.locks.mu.Unlock()
+		return turns == 0 && attempts == 0 && len(n.hands.at) == 0 && len(n.locks.pids) == 0
+	})
+}
+
+func lockOf(t *testing.T, b bus.Bus, resource string) (s lifecycle.LockState) {
+	t.Helper()
+	cell, err := b.Cells().Get(t.Context(), bus.BucketLock, lockCell(resource))
+	if err == nil {
+		err = json.Unmarshal(cell.Value, &s)
+	}
+	if err != nil && cell.Value != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// freed waits until nobody holds a resource, long before its lease ends.
+func freed(t *testing.T, b bus.Bus, resource string) {
+	t.Helper()
+	eventually(t, "a free lock", func() bool { return lockOf(t, b, resource).Empty(time.Now()) })
+}
+
+// TestAZombieComesBack: its attempt goes on while another node takes over. What it
+// answers is evidence, and its leases are not its own any more.
+func TestAZombieComesBack(t *testing.T) {
+	l := shortLog()
+	var ran atomic.Int64
+	gate := make(chan struct{})
+	charge := counting("charge", events.Irreversible, &ran, gate)
+	charge.Run = func(ctx context.Context, in tools.Invocation) (events.Result, error) { // deaf: it hears of no cancel
+		ran.Add(1)
+		<-gate
+		return echo(ctx, in)
+	}
+	charge.Resources = func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
+	zv := l.View("zombie")
+	short := func(c *Config) { c.Heartbeat, c.LockTTL = 50*time.Millisecond, time.Second }
+	zombie := testNode(t, zv, short, charge)
+	b := l.View("door")
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+	eventually(t, "the run", func() bool { return ran.Load() == 1 })
+	zv.Disconnect()
+	other := testNode(t, l.View("b"), short, charge)
+	wantLasts(t, ended(t, b, key), "unknown")
+	freed(t, b, "db:x")
+	zv.Connect()
+	close(gate)
+	turn := until(t, b, key, "the evidence", func(turn lifecycle.Turn) bool { return turn.Calls[0].Resolved != nil })
+	late := turn.Calls[0].Late
+	if len(late) != 1 || late[0].Owner.Boot != zombie.cfg.Boot || turn.Calls[0].Resolved.Effects != events.EffectsDone {
+		t.Errorf("late %+v, resolved %+v", late, turn.Calls[0].Resolved)
+	}
+	forgotten(t, zombie)
+	forgotten(t, other)
+	pause(t.Context(), 500*time.Millisecond) // more than one renewal
+	if s := lockOf(t, b, "db:x"); !s.Empty(time.Now()) {
+		t.Errorf("the lock is held again: %+v", s)
+	}
+	if ran.Load() != 1 {
+		t.Errorf("it ran %d times", ran.Load())
+	}
+}
+
+// TestALockOfADeadBoot: the call that waits gets it once the dead owner's call is
+// settled, and keeps it for longer than a lease.
+func TestALockOfADeadBoot(t *testing.T) {
+	l := shortLog()
+	var first, second atomic.Int64
+	x := func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
+	charge := counting("charge", events.Irreversible, &first, make(chan struct{}))
+	charge.Resources = x
+	_, kill := mortalNode(t, l, "dead", nil, charge)
+	b := l.View("door")
+	k1 := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+	eventually(t, "the first run", func() bool { return first.Load() == 1 })
+	gate := make(chan struct{})
+	hold := counting("hold", events.Irreversible, &second, gate)
+	hold.Resources = x
+	n := testNode(t, l.View("b"), func(c *Config) { c.Heartbeat, c.LockTTL = 50*time.Millisecond, time.Second }, charge, hold)
+	k2 := submit(t, b, events.TurnSubmitted{Calls: calls("hold")})
+	until(t, b, k2, "a verdict", func(turn lifecycle.Turn) bool { return turn.Calls[0].Phase == lifecycle.PhaseAuthorized })
+	kill()
+	wantLasts(t, ended(t, b, k1), "unknown")
+	eventually(t, "the second run", func() bool { return second.Load() == 1 })
+	pause(t.Context(), 1500*time.Millisecond)
+	if s := lockOf(t, b, "db:x"); !s.Held(time.Now(), k2.Call(0).String(), n.cfg.Boot) {
+		t.Errorf("a long attempt has lost its lease: %+v", s)
+	}
+	close(gate)
+	wantLasts(t, ended(t, b, k2), "completed")
+	forgotten(t, n)
+	freed(t, b, "db:x")
+}
+
+func TestTwoDeliveriesAndARedeliveryWhileItRuns(t *testing.T) {
+	l := memlog.New(memlog.Config{})
+	var ran atomic.Int64
+	gate := make(chan struct{})
+	n := testNode(t, l.View("a"), fast, counting("charge", events.Irreversible, &ran, gate))
+	b := l.View("door")
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+	eventually(t, "the run", func() bool { return ran.Load() == 1 })
+	for range 5 {
+		l.Duplicate("")
+		l.Redeliver("")
+		pause(t.Context(), 10*time.Millisecond)
+	}
+	close(gate)
+	turn := ended(t, b, key)
+	wantLasts(t, turn, "completed")
+	if ran.Load() != 1 || turn.Owner.Epoch != 1 {
+		t.Errorf("ran %d times, epoch %d", ran.Load(), turn.Owner.Epoch)
+	}
+	eventually(t, "an ack of every copy", func() bool { return l.Redeliver("") == 0 })
+	forgotten(t, n)
+}
+
+// TestGivingUpWithAnAppendInFlight: the grace time ends while the answer of an
+// effect is on its way into the log. It is waited for.
+func TestGivingUpWithAnAppendInFlight(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprint("kept=", kept), func(t *testing.T) {
+			l := shortLog()
+			var ran atomic.Int64
+			release, stuck := make(chan struct{}), make(chan struct{})
+			var once atomic.Bool
+			l.SetFaults(&memlog.Faults{Append: func(c events.Commit) (bool, error) {
+				ends := slices.ContainsFunc(c.Records, func(r events.Record) bool { return r.Event.Kind() == events.KindCompleted })
+				if !ends || !once.CompareAndSwap(false, true) {
+					return true, nil
+				}
+				close(stuck)
+				<-release
+				return kept, bus.ErrUncertain
+			}})
+			charge := counting("charge", events.Irreversible, &ran, nil)
+			a := testNode(t, l.View("a"), func(c *Config) { c.Heartbeat, c.Drain = 50*time.Millisecond, 50*time.Millisecond }, charge, testTool("echo", events.Readonly, echo))
+			b := l.View("door")
+			key := submit(t, b, events.TurnSubmitted{Calls: calls("charge", "echo")})
+			<-stuck
+			stopped := make(chan struct{})
+			go func() { defer close(stopped); stopNode(t, a) }()
+			pause(t.Context(), 150*time.Millisecond) // the grace time, and more
+			close(release)
+			<-stopped
+			testNode(t, l.View("b"), fast, charge, testTool("echo", events.Readonly, echo))
+			turn := ended(t, b, key)
+			wantLasts(t, turn, "completed completed")
+			if ran.Load() != 1 || turn.Claim.Why != events.ClaimDrained {
+				t.Errorf("ran %d times, claimed because %s", ran.Load(), turn.Claim.Why)
+			}
+		})
+	}
+}
+
+func TestStopAtOnceAndTwice(t *testing.T) {
+	for range 20 {
+		l := memlog.New(memlog.Config{})
+		n := testNode(t, l.View("a"), func(c *Config) { c.Room = 1 }, testTool("echo", events.Readonly, echo))
+		key := submit(t, l.View("door"), events.TurnSubmitted{Calls: calls("echo")})
+		done := make(chan struct{})
+		go func() { defer close(done); stopNode(t, n) }()
+		stopNode(t, n)
+		<-done
+		m := testNode(t, l.View("b"), nil, testTool("echo", events.Readonly, echo))
+		ended(t, l.View("door"), key)
+		stopNode(t, m)
+	}
+}
+
+// TestRoomForOne: a node with room for one turn runs one after another, and hears
+// of cancels all the while.
+func TestRoomForOne(t *testing.T) {
+	l := memlog.New(memlog.Config{})
+	for range 5 {
+		var ran atomic.Int64
+		n := testNode(t, l.View("a"), func(c *Config) { c.Room = 1 }, counting("stuck", events.Readonly, &ran, make(chan struct{})), testTool("echo", events.Readonly, echo))
+		b := l.View("door")
+		k1 := submit(t, b, events.TurnSubmitted{Calls: calls("stuck")})
+		eventually(t, "the run", func() bool { return ran.Load() == 1 })
+		k2 := submit(t, b, events.TurnSubmitted{Calls: calls("echo")})
+		as(t, b, k1, lifecycle.CancelTurn{By: events.Principal{ID: "me"}})
+		wantLasts(t, ended(t, b, k1), "cancelled")
+		wantLasts(t, ended(t, b, k2), "completed")
+		stopNode(t, n)
 	}
 }

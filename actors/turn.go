@@ -87,6 +87,8 @@ func (a *turnActor) Receive(c actor.Context) {
 	case *actor.Started:
 		a.self = c.Self()
 		a.begin(c)
+	case *actor.Stopping:
+		clear(a.calls) // they go with this actor: see terminated
 	case *actor.Stopped:
 		a.stopped()
 	case *actor.Terminated:
@@ -120,6 +122,9 @@ func (a *turnActor) Receive(c actor.Context) {
 		a.pump(c)
 	case giveUp:
 		a.drain, a.giveUp = true, true
+		if a.flight && !a.ending {
+			return // what is on its way into the log may be the answer of an effect that is done
+		}
 		a.handBack(c)
 		c.Stop(a.self) // also where its last commit still waits for the barrier
 	case settledDown:
@@ -493,6 +498,9 @@ func (a *turnActor) nudged(m nudge) {
 		return // not heard: see unseat
 	}
 	a.heard++
+	if m.heard != nil {
+		m.heard()
+	}
 	for _, pid := range a.calls {
 		a.n.root.Send(pid, again{})
 	}

@@ -94,7 +94,11 @@ func allSettings() *pflag.FlagSet {
 }
 
 // complete fills what no flag has set from the environment, else from the file.
+// A place that a flag names wins over one that the others name.
 func (s *settings) complete(f *pflag.FlagSet) error {
+	if err := session.OnePlace(f); err != nil {
+		return err
+	}
 	known := allSettings()
 	if env := os.Getenv(session.EnvName("config")); s.file == "" && env != "" {
 		s.file = env
@@ -110,6 +114,7 @@ func (s *settings) complete(f *pflag.FlagSet) error {
 		case known.Lookup(name) == nil || name == "config":
 		case flag.Changed:
 			s.from[name] = "flag"
+		case name == "nats" && f.Changed("data"):
 		case inEnv:
 			s.from[name] = session.EnvName(name)
 			errs = append(errs, fill(flag, []string{env}, session.EnvName(name)))

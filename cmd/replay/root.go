@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 		return exit.OK
 	}
 	a.tell(err)
-	return exit.Code(err, false)
+	return exit.Code(err, exit.UnknownVerb(err))
 }
 
 // tell complains of an error, or of each that it joins, but for what was said.
@@ -83,11 +82,8 @@ func (a *app) root() command.Root {
 
 // version is the verb that says what this is.
 func (a *app) version() *cobra.Command {
-	return command.VersionVerb(name, cmp.Or(version, command.Version()), a.say)
+	return command.VersionVerb(name, command.Version(), a.say)
 }
-
-// version is what the build says that it is; "" where it says nothing.
-var version string
 
 // hint is what to do about an error, "" if its text says it.
 func hint(err error) string {

@@ -35,8 +35,8 @@ var fromEnv = []string{"data", "nats", "creds", "nkey", "tls-ca", "tls-cert", "t
 // complete fills what no flag has set from the environment. A place that a flag
 // names wins over one that the environment names.
 func (s *settings) complete(f *pflag.FlagSet) error {
-	if f.Changed("data") && f.Changed("nats") {
-		return exit.Misused(errors.New("--data and --nats name two logs"), "give one of them")
+	if err := session.OnePlace(f); err != nil {
+		return err
 	}
 	for _, name := range fromEnv {
 		env := session.EnvName(name)

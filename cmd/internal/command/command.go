@@ -90,8 +90,15 @@ func VersionVerb(name, version string, say func(v any, format string, args ...an
 	}
 }
 
-// Version is what this binary was built from, by Go's own word.
+// Stamp is what the build says that it is; "" where it says nothing. The
+// Makefile sets it.
+var Stamp string
+
+// Version is what this binary was built from: the build's stamp, else Go's own word.
 func Version() string {
+	if Stamp != "" {
+		return Stamp
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -5,6 +5,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,14 @@ func (p *Place) Flags(f *pflag.FlagSet) {
 	f.StringVar(&p.Cert, "tls-cert", "", "client certificate `file` for --nats")
 	f.StringVar(&p.Key, "tls-key", "", "key `file` of the client certificate")
 	f.BoolVar(&p.TLS, "tls", false, "speak TLS to --nats though its URL does not say tls://")
+}
+
+// OnePlace refuses flags that name two logs.
+func OnePlace(f *pflag.FlagSet) error {
+	if f.Changed("data") && f.Changed("nats") {
+		return exit.Misused(errors.New("--data and --nats name two logs"), "give one of them")
+	}
+	return nil
 }
 
 // defaultData is the data directory where none is named: outside any workspace,
