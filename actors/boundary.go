@@ -15,9 +15,9 @@ import (
 // stuck, in the log.
 const maxPanics = 5
 
-// guarded runs a step on its own goroutine's behalf, and returns what it panicked
-// with, for the actor that waits for it to panic with in its stead: a goroutine
-// that breaks takes the whole process with it.
+// guarded runs a step and returns what it panicked with, and where. It is the
+// actors' only recover: a goroutine that breaks takes the whole process with it,
+// so what an actor waits for is guarded too, and the actor breaks in its stead.
 func guarded(step func()) (broke any) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -28,18 +28,14 @@ func guarded(step func()) (broke any) {
 	return nil
 }
 
-// boundary is the actors' own recover. A panic is a bug: it is logged with its
-// stack and counted, and the actor begins a new incarnation from the log after
-// a growing pause. One that keeps panicking abandons its turn, so that every
-// call has an answer and the next node does not meet the same fate.
-func (a *turnActor) boundary(c actor.Context) {
-	p := recover()
-	if p == nil {
-		return
-	}
+// boundary handles an actor's panic, which is a bug: it is logged with its stack
+// and counted, and the actor begins a new incarnation from the log after a
+// growing pause. One that keeps panicking abandons its turn, so that every call
+// has an answer and the next node does not meet the same fate.
+func (a *turnActor) boundary(c actor.Context, p any) {
 	a.panics++
 	a.n.cfg.Seen.Count("actor_panics", 1)
-	a.n.log.Error("a turn's actor panicked", "turn", a.key.String(), "panic", fmt.Sprint(p), "times", a.panics, "stack", string(debug.Stack()))
+	a.n.log.Error("a turn's actor panicked", "turn", a.key.String(), "panic", p, "times", a.panics)
 	if _, stopping := c.Message().(*actor.Stopped); stopping {
 		a.n.unseat(a.key, a.heard, a.state.Ended != nil)
 		return

@@ -3,8 +3,6 @@ package actors
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
-	"runtime/debug"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
@@ -31,22 +29,19 @@ func (g Gates) learn(t tools.Tool, a *Asked) *learnt {
 	if a.about == nil {
 		l := &learnt{}
 		if a.Fault == nil {
-			g.ask(l, t, a.Args.JSON)
+			if p := guarded(func() { l.ask(t, a.Args.JSON) }); p != nil {
+				*l = learnt{broke: true}
+				if g.log != nil {
+					g.log.Error("a tool broke before its call was let through", "tool", t.Name, "panic", p)
+				}
+			}
 		}
 		a.about = l
 	}
 	return a.about
 }
 
-func (g Gates) ask(l *learnt, t tools.Tool, args json.RawMessage) {
-	defer func() {
-		if p := recover(); p != nil {
-			*l = learnt{broke: true}
-			if g.log != nil {
-				g.log.Error("a tool broke before its call was let through", "tool", t.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			}
-		}
-	}()
+func (l *learnt) ask(t tools.Tool, args json.RawMessage) {
 	if l.violations = tools.Validate(t, args); len(l.violations) > 0 {
 		return
 	}

@@ -251,7 +251,7 @@ func TestALockOfADeadBoot(t *testing.T) {
 	x := func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
 	charge := counting("charge", events.Irreversible, &first, make(chan struct{}))
 	charge.Resources = x
-	_, kill := mortalNode(t, l, "dead", nil, charge)
+	_, kill := mortalNode(t, l, "dead", func(c *Config) { c.Room = 1 }, charge)
 	b := l.View("door")
 	k1 := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
 	eventually(t, "the first run", func() bool { return first.Load() == 1 })

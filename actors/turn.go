@@ -80,9 +80,14 @@ func newTurnActor(n *Node, key events.TurnKey, stored []bus.Stored, drained bool
 	}
 }
 
-// Receive is proto.actor's.
+// Receive is proto.actor's, and the actor's boundary.
 func (a *turnActor) Receive(c actor.Context) {
-	defer a.boundary(c)
+	if p := guarded(func() { a.receive(c) }); p != nil {
+		a.boundary(c, p)
+	}
+}
+
+func (a *turnActor) receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		a.self = c.Self()

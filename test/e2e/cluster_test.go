@@ -21,44 +21,40 @@ func pair(t *testing.T, more ...string) (p *place, a, b *node, url string) {
 	return p, p.join(url, more...), p.join(url, more...), url
 }
 
-// owned submits turns until one is owned by the node, and returns that one.
-func owned(t *testing.T, by *node, name string, calls ...call) view {
+// owned submits turns until one is owned by the node, and returns that one. Each
+// has a first call that takes as long as it is let.
+func owned(t *testing.T, by *node, name string, calls func(i int) []call) (v view, i int) {
 	t.Helper()
-	for i := range 50 {
-		v := by.submit(turn{Trace: fmt.Sprintf("%s-%d", name, i), Turn: "t", Calls: calls})
+	for i = range 50 {
+		v = by.submit(turn{Trace: fmt.Sprintf("%s-%d", name, i), Turn: "t", Calls: calls(i)})
 		by.until(v.Trace, v.Turn, "started", "0")
 		if of(by.events(v.Trace, v.Turn), "started", "0")[0].Boot == by.Boot {
-			return v
+			return v, i
 		}
 		by.post("/v1/turns/"+v.Trace+"/"+v.Turn+"/cancel", nil)
 	}
 	t.Fatal("the node takes no turn")
-	return view{}
+	return view{}, 0
 }
 
 // TestASurvivorTakesOver what another node did when it was killed.
 func TestASurvivorTakesOver(t *testing.T) {
 	t.Parallel()
 	p, a, b, url := pair(t)
-	read := owned(t, a, "over-read", call{Tool: "sleep", Args: args{"ms": 3_000}}, call{Tool: "echo", Args: args{"v": 1}})
-	var paid view
-	for i := 0; paid.Trace == ""; i++ {
-		v := a.submit(turn{Trace: fmt.Sprintf("over-charge-%d", i), Turn: "t", Calls: []call{charge(fmt.Sprintf("over-%d", i), 1, "stall_ms", 60_000), charge(fmt.Sprintf("next-%d", i), 1)}})
-		a.until(v.Trace, v.Turn, "started", "0")
-		if of(a.events(v.Trace, v.Turn), "started", "0")[0].Boot == a.Boot {
-			paid = v
-		}
-	}
-	order := "over" + strings.TrimPrefix(paid.Trace, "over-charge")
-	poll(t, "the charge is in the ledger", func() bool { return p.charged(order) == 1 })
+	read, _ := owned(t, a, "over-read", func(int) []call {
+		return []call{{Tool: "sleep", Args: args{"ms": 3_000}}, {Tool: "echo", Args: args{"v": 1}}}
+	})
+	paid, i := owned(t, a, "over-charge", func(i int) []call {
+		return []call{charge(fmt.Sprint("over-", i), 1, "stall_ms", 60_000), charge(fmt.Sprint("next-", i), 1)}
+	})
+	poll(t, "the charge is in the ledger", func() bool { return p.charged(fmt.Sprint("over-", i)) == 1 })
 	a.kill()
 	begin := time.Now()
 	for _, v := range []view{read, paid} {
 		for _, c := range b.end(v.Trace, v.Turn).Calls {
 			c.is(t, "completed", "", "")
 		}
-		list := b.events(v.Trace, v.Turn)
-		for _, e := range of(list, "turn_claimed", "")[1:] {
+		for _, e := range of(b.events(v.Trace, v.Turn), "turn_claimed", "")[1:] {
 			at, err := time.Parse(time.RFC3339Nano, e.Time)
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +68,7 @@ func TestASurvivorTakesOver(t *testing.T) {
 	if got := strings.ReplaceAll(chain(b.events(read.Trace, "t"), "0"), "recovered continue, ", ""); got != "started 1, recovered restart, started 2, completed" {
 		t.Errorf("the read: %s", got)
 	}
-	if p.charged(order) != 1 || p.charged("next"+strings.TrimPrefix(order, "over")) != 1 {
+	if p.charged(fmt.Sprint("over-", i)) != 1 || p.charged(fmt.Sprint("next-", i)) != 1 {
 		t.Errorf("%+v", p.effects())
 	}
 	proven(t, url)
@@ -94,7 +90,9 @@ func TestAZombieSettlesNothing(t *testing.T) {
 		t.Skipf("this machine cannot show that a process is stopped: %v", err)
 	}
 	p, a, b, url := pair(t)
-	v := owned(t, a, "zombie", call{Tool: "sleep", Args: args{"ms": 2_000}}, charge("zombie", 1))
+	v, i := owned(t, a, "zombie", func(i int) []call {
+		return []call{{Tool: "sleep", Args: args{"ms": 2_000}}, charge(fmt.Sprint("zombie-", i), 1)}
+	})
 	a.signal(syscall.SIGSTOP)
 	for _, c := range b.end(v.Trace, v.Turn).Calls {
 		c.is(t, "completed", "", "")
@@ -109,7 +107,7 @@ func TestAZombieSettlesNothing(t *testing.T) {
 			t.Errorf("the old owner wrote %s at %s, after it had lost the turn", e.kind(), e.Position)
 		}
 	}
-	if k := p.charged("zombie"); k != 1 {
+	if k := p.charged(fmt.Sprint("zombie-", i)); k != 1 {
 		t.Errorf("charged %d times", k)
 	}
 	proven(t, url)
@@ -140,15 +138,16 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 		}
 	}
 
-	won := owned(t, a, "winner", charge("winner", 1, "stall_ms", 60_000))
-	lost := b.submit(turn{Trace: "loser", Turn: "t", Calls: []call{charge("winner", 1, "stall_ms", 60_000)}})
+	same := func(i int) []call { return []call{charge(fmt.Sprint("winner-", i), 1, "stall_ms", 60_000)} }
+	won, i := owned(t, a, "winner", same)
+	lost := b.submit(turn{Trace: "loser", Turn: "t", Calls: same(i)})
 	b.until("loser", "t", "requested", "0")
 	a.kill()
 	first := b.end(won.Trace, won.Turn).Calls[0]
 	second := b.end(lost.Trace, lost.Turn).Calls[0]
 	first.is(t, "completed", "", "done")
 	second.is(t, "deduplicated", "", "")
-	if k := p.charged("winner"); k != 1 {
+	if k := p.charged(fmt.Sprint("winner-", i)); k != 1 {
 		t.Errorf("charged %d times", k)
 	}
 	proven(t, url)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -207,18 +208,17 @@ func strictOrder(t *testing.T, p *place, n *node) {
 // before says whether a position stands before another one of its generation.
 func before(t *testing.T, a, b string) bool {
 	t.Helper()
-	var x, y [3]int
-	for s, at := range map[string]*[3]int{a: &x, b: &y} {
-		if _, err := fmt.Sscanf(s, "%d.%d.%d", &at[0], &at[1], &at[2]); err != nil {
-			t.Fatalf("position %q: %v", s, err)
-		}
+	return slices.Compare(numbers(t, a), numbers(t, b)) < 0
+}
+
+// numbers are the parts of a position.
+func numbers(t *testing.T, position string) []int {
+	t.Helper()
+	at := make([]int, 3)
+	if _, err := fmt.Sscanf(position, "%d.%d.%d", &at[0], &at[1], &at[2]); err != nil {
+		t.Fatalf("position %q: %v", position, err)
 	}
-	for i := range x {
-		if x[i] != y[i] {
-			return x[i] < y[i]
-		}
-	}
-	return false
+	return at
 }
 
 func longReadBlocksNobody(t *testing.T, p *place, n *node) {
