@@ -56,6 +56,11 @@ func (a *turnActor) boundary(c actor.Context, p any) {
 		a.timer.Stop()
 		a.timer = nil
 	}
+	if a.patient != nil {
+		a.patient.Stop()
+		a.patient = nil
+	}
+	clear(a.keys)
 	clear(a.owed)
 	if a.panics > maxPanics {
 		a.stuck(c)

@@ -170,6 +170,9 @@ func (a *callActor) found(m found) {
 		return
 	}
 	a.waiting = append(a.waiting, m.effect)
+	if m.key {
+		a.n.root.Send(a.parent, keyHeld{a.owe.inc, a.key.Offset})
+	}
 	if a.retry == nil {
 		a.retry = time.AfterFunc(retryWait, func() { a.n.root.Send(a.self, again{}) })
 	}

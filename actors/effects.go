@@ -154,7 +154,11 @@ func (a *turnActor) turnEffects() {
 	for _, e := range a.stateDue() {
 		switch e.Do {
 		case lifecycle.DoDeadline:
-			deadline = e.At
+			if !e.At.IsZero() {
+				deadline = e.At
+			} else if !a.flight && len(a.pend) == 0 { // others' events have consequences
+				a.command(lifecycle.Advance{})
+			}
 		case lifecycle.DoPark:
 			a.park(e)
 		}
@@ -172,13 +176,18 @@ func (a *turnActor) park(e lifecycle.Effect) {
 	if a.parking || a.flight || len(a.pend) > 0 || a.open > 0 {
 		return
 	}
+	a.parkWith(lifecycle.Park{}, e.At)
+}
+
+// parkWith writes the timer for at, if any, and then has the turn parked.
+func (a *turnActor) parkWith(cmd lifecycle.Park, at time.Time) {
 	a.parking = true
 	n, inc, self, key := a.n, a.inc, a.self, a.key
-	it := bus.Item{ID: "timer." + a.key.Trace + "." + a.key.Turn + "." + e.At.UTC().Format(time.RFC3339Nano), Turn: a.key, Placement: a.state.Submitted.Placement}
+	it := bus.Item{ID: "timer." + a.key.Trace + "." + a.key.Turn + "." + at.UTC().Format(time.RFC3339Nano), Turn: a.key, Placement: a.state.Submitted.Placement}
 	n.do(func() {
 		var err error
-		if !e.At.IsZero() {
-			err = n.cfg.Bus.Set(n.ctx, bus.Token(key.String()), e.At, it)
+		if !at.IsZero() {
+			err = n.cfg.Bus.Set(n.ctx, bus.Token(key.String()), at, it)
 		}
 		if err != nil {
 			n.log.Warn("a timer could not be written: the turn stays in memory for now", "turn", key.String(), "err", err)
@@ -186,7 +195,7 @@ func (a *turnActor) park(e lifecycle.Effect) {
 				return
 			}
 		}
-		n.root.Send(self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent}, err})
+		n.root.Send(self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent}, cmd, err})
 	})
 }
 
@@ -201,7 +210,7 @@ func (a *turnActor) due(c actor.Context, m due) {
 	case lifecycle.DoPark:
 		a.parking = false
 		if m.err == nil {
-			a.command(lifecycle.Park{})
+			a.command(m.park)
 		}
 	case lifecycle.DoPlan:
 		a.planing, a.failing = false, false
@@ -257,6 +266,9 @@ func (a *turnActor) handBack(c actor.Context) {
 func (a *turnActor) stopped() {
 	if a.timer != nil {
 		a.timer.Stop()
+	}
+	if a.patient != nil {
+		a.patient.Stop()
 	}
 	a.n.wg.Add(1) // BEFORE unseat: Stop waits for the last turn, and then for this
 	defer a.n.wg.Done()

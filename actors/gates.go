@@ -126,7 +126,7 @@ const maxViolations = 20
 
 func (g Gates) verdict(tool tools.Tool, a *Asked, r policy.Request, v policy.Verdict) events.Verdict {
 	out := events.Verdict{
-		Operation: r.Op, Tier: r.Tier, Hash: a.Args.Hash, ToolVersion: cmp.Or(tool.Version, "1"),
+		Operation: r.Op, Tier: r.Tier, Hash: a.Args.Hash, ToolVersion: versionOf(tool),
 		Policies: v.Policies, Policy: v.Version, HonoursKey: tool.HonoursKey, Probe: tool.Probe != nil,
 		Undo: tool.Compensate != nil, Retries: retries(tool.Limits.Retries),
 	}
@@ -145,6 +145,8 @@ func (g Gates) keyOf(tool tools.Tool, a *Asked) string {
 	}
 	return nameOf(g.learn(tool, a).key)
 }
+
+func versionOf(t tools.Tool) string { return cmp.Or(t.Version, "1") }
 
 func retries(n int) int {
 	switch {

@@ -49,8 +49,18 @@ type flush struct{ inc uint64 }
 type due struct {
 	inc    uint64
 	effect lifecycle.Effect
-	err    error // of the timer that had to be written first
+	park   lifecycle.Park // with DoPark
+	err    error          // of the timer that had to be written first
 }
+
+// keyHeld says that the call waits for a key that another call holds.
+type keyHeld struct {
+	inc  uint64
+	call int
+}
+
+// patience says that the turn has waited for a key long enough to be parked.
+type patience struct{ inc uint64 }
 
 // drain stops new starts, and gives the turn back once its attempts have ended.
 type drain struct{}
@@ -89,6 +99,7 @@ type found struct {
 	effect lifecycle.Effect
 	is     *errand
 	cmd    lifecycle.Command // nil: wait and ask again
+	key    bool              // with no cmd: another call holds the key
 	held   holding           // what was taken for it
 	broke  any               // what the look-up panicked with
 }

@@ -101,7 +101,7 @@ func (n *Node) judge(ctx context.Context, e lifecycle.Effect, o owe, key events.
 			return found{}
 		}
 		if dedupe.Ruling == lifecycle.Wait {
-			return found{}
+			return found{key: true}
 		}
 	}
 	var operands []events.Seen
@@ -132,7 +132,7 @@ func (n *Node) beginning(o owe, call *lifecycle.Call, tool tools.Tool) lifecycle
 		}}
 		return b
 	}
-	if call.Verdict.Policy == n.cfg.Authorizer.Version() {
+	if call.Verdict.Policy == n.cfg.Authorizer.Version() && call.Verdict.ToolVersion == versionOf(tool) {
 		b.Findings = []lifecycle.Finding{{Gate: lifecycle.GateAllow}, {Gate: lifecycle.GateAuthorize}}
 		return b
 	}

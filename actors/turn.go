@@ -54,6 +54,8 @@ type turnActor struct {
 	calls   map[int]*actor.PID
 	owed    map[int][]lifecycle.Effect // what each call actor was told last
 	planing bool                       // what planning needs is being looked up
+	keys    map[int]bool               // calls that wait for a key, as their gate has said last
+	patient *time.Timer                // until a turn that waits for keys is parked
 	failing bool                       // and could not be had the last time
 	reading bool                       // arguments outside the log are being read
 	parking bool
@@ -76,7 +78,7 @@ type turnActor struct {
 func newTurnActor(n *Node, key events.TurnKey, stored []bus.Stored, drained bool) *turnActor {
 	return &turnActor{
 		n: n, key: key, inc: incarnations.Add(1), drained: drained, log: stored,
-		calls: make(map[int]*actor.PID), owed: make(map[int][]lifecycle.Effect), gone: make(map[int]bool), over: new(atomic.Bool),
+		calls: make(map[int]*actor.PID), owed: make(map[int][]lifecycle.Effect), gone: make(map[int]bool), keys: make(map[int]bool), over: new(atomic.Bool),
 	}
 }
 
@@ -119,6 +121,14 @@ func (a *turnActor) receive(c actor.Context) {
 	case due:
 		if m.inc == a.inc {
 			a.due(c, m)
+		}
+	case keyHeld:
+		if m.inc == a.inc {
+			a.keyHeld(m.call)
+		}
+	case patience:
+		if m.inc == a.inc {
+			a.parkOnKeys()
 		}
 	case nudge:
 		a.nudged(m)
@@ -200,6 +210,9 @@ func (a *turnActor) command(cmd lifecycle.Command) {
 	}
 	env := lifecycle.Env{Now: a.now(), Owner: a.owner}
 	recs, err := lifecycle.Decide(a.spec, env, cmd)
+	if j, ok := cmd.(lifecycle.Judge); ok {
+		delete(a.keys, j.Call)
+	}
 	if b, ok := cmd.(lifecycle.Begin); ok {
 		a.unstarted(b, recs)
 	}

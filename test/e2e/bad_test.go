@@ -84,6 +84,25 @@ func TestBadSubmissionsLeaveNothingBehind(t *testing.T) {
 	}()})
 }
 
+// TestWordsOfPeopleAreBounded: whatever follows from them must fit the log.
+func TestWordsOfPeopleAreBounded(t *testing.T) {
+	n := newPlace(t).serve()
+	n.submit(turn{Trace: "words", Turn: "t", CanAsk: true, Calls: []call{ask("words"), ask("more")}})
+	n.inbox("words", 2)
+	long := strings.Repeat("w", 400_000)
+	for path, body := range map[string]args{
+		"cancel": {"reason": long}, "calls/0/cancel": {"reason": long}, "calls/0/deny": {"note": long}, "calls/0/approve": {"note": long, "principal": long},
+	} {
+		if status, answer := n.ask(http.MethodPost, "/v1/turns/words/t/"+path, body); status < 400 || status >= 500 {
+			t.Errorf("%s with %d bytes of words: %d %s", path, len(long), status, answer)
+		}
+	}
+	n.post("/v1/turns/words/t/cancel", nil)
+	for _, c := range n.end("words", "t").Calls {
+		c.is(t, "cancelled", "", "none")
+	}
+}
+
 // refuses runs a verb that must fail with a word in its error, and a hint or a
 // next step in it.
 func refuses(t *testing.T, code int, word string, args ...string) spoken {
