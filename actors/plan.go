@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/tools/fs"
 )
 
 // plan looks up what planning needs. true means that it is under way, and that the
@@ -74,7 +75,24 @@ func (n *Node) prepare(ctx context.Context, key events.TurnKey, s *events.TurnSu
 		return p, err
 	}
 	p.plan.Inherited, p.plan.Context = lifecycle.Inherit(key, history)
+	paths, approvals := n.concerns(p.asked)
+	p.plan.Inherited = lifecycle.Narrow(p.plan.Inherited, paths, approvals)
 	return p, nil
+}
+
+// concerns are the files that calls would write, and the approvals that would
+// let them through.
+func (n *Node) concerns(all []*Asked) (paths, approvals []string) {
+	for _, a := range all {
+		approvals = append(approvals, lifecycle.SessionApproval(a.Tool, a.Args.Hash))
+		tool, _ := n.cfg.Registry.Lookup(a.Tool)
+		for _, ptr := range tool.Writes {
+			if name, err := fs.Resolve(n.workspace(a.Turn), stringAt(a.Args.JSON, ptr)); err == nil {
+				paths = append(paths, name)
+			}
+		}
+	}
+	return paths, approvals
 }
 
 // read is a call as the gates see it. Arguments that are not in the store any more

@@ -54,6 +54,10 @@ func (n *Node) take(d bus.Delivery) bool {
 		return false
 	}
 	stored, err := n.history(d)
+	if err != nil && n.pull.Err() != nil { // the node stops: others need not wait
+		n.nak(d, 0)
+		return false
+	}
 	if err != nil {
 		n.log.Warn("a turn cannot be read: giving it back", "turn", it.Turn.String(), "err", err)
 		n.nak(d, backOff)

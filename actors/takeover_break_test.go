@@ -336,7 +336,7 @@ func TestGivingUpWithAnAppendInFlight(t *testing.T) {
 }
 
 func TestStopAtOnceAndTwice(t *testing.T) {
-	for range 20 {
+	for range 6 {
 		l := memlog.New(memlog.Config{})
 		n := testNode(t, l.View("a"), func(c *Config) { c.Room = 1 }, testTool("echo", events.Readonly, echo))
 		key := submit(t, l.View("door"), events.TurnSubmitted{Calls: calls("echo")})

@@ -120,3 +120,21 @@ func SeenIn(t Turn, path string) (s events.Seen, ok bool) {
 	}
 	return s, ok
 }
+
+// Narrow is what of an inheritance a turn can need: the files that its calls
+// would write, and the approvals of exactly its calls. The rest stays where it is,
+// in the trace: a long trace must not make its turns large.
+func Narrow(h events.Inherited, paths, approvals []string) events.Inherited {
+	var out events.Inherited
+	for _, a := range h.Approvals {
+		if slices.Contains(approvals, a) {
+			out.Approvals = append(out.Approvals, a)
+		}
+	}
+	for _, s := range h.Seen {
+		if slices.Contains(paths, s.Path) {
+			out.Seen = append(out.Seen, s)
+		}
+	}
+	return out
+}
