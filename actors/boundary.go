@@ -8,6 +8,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
@@ -84,17 +86,42 @@ func (a *turnActor) terminated(m *actor.Terminated) {
 // stuck abandons the turn without this actor's help.
 func (a *turnActor) stuck(c actor.Context) {
 	a.lost = true
-	owner, d := cmp.Or(a.owner, a.was), a.n.delivery(a.key)
+	n, key, d := a.n, a.key, a.n.delivery(a.key)
+	owner, seen := cmp.Or(a.owner, a.was), a.state.Owner
 	a.orphan(owner)
-	a.n.do(func() {
-		env := lifecycle.Abandon{Reason: "the node's actor failed each time it ran this turn"}
-		if err := a.n.appendOwned(a.n.ctx, a.key, owner, env); err != nil {
-			a.n.log.Error("a stuck turn could not be abandoned", "turn", a.key.String(), "err", err)
+	n.do(func() {
+		err := n.appendDecided(n.ctx, key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
+			return n.abandoning(t, now, owner, seen, d)
+		})
+		if err != nil {
+			n.log.Error("a stuck turn could not be abandoned", "turn", key.String(), "err", err)
 			return
 		}
-		if err := a.n.cfg.Bus.Barrier().Wait(a.n.ctx); err == nil && d != nil {
-			a.n.ack(d)
+		if err := n.cfg.Bus.Barrier().Wait(n.ctx); err == nil && d != nil {
+			n.ack(d)
 		}
 	})
 	c.Stop(c.Self())
+}
+
+// abandoning decides the end of a stuck turn: as its owner, or, where the actor has
+// failed before its claim was in the log, with that claim. seen is the owner whose
+// turn it was then.
+func (n *Node) abandoning(t lifecycle.Turn, now time.Time, owner, seen events.Owner, d bus.Delivery) (recs []events.Record, by events.Owner, err error) {
+	by = owner
+	if t.Owner != owner && t.Owner == seen && d != nil {
+		by = events.Owner{Boot: n.cfg.Boot, Epoch: t.Owner.Epoch + 1}
+		recs, err = lifecycle.Decide(t, lifecycle.Env{Now: now}, lifecycle.Claim{Boot: n.cfg.Boot, Node: n.cfg.Name, Reply: d.Reply()})
+		if err != nil {
+			return nil, by, err
+		}
+		for _, r := range recs {
+			t = lifecycle.Evolve(t, lifecycle.Meta{At: now, By: by}, r)
+		}
+	}
+	if t.Ended != nil {
+		return recs, by, nil
+	}
+	more, err := lifecycle.Decide(t, lifecycle.Env{Now: now, Owner: by}, lifecycle.Abandon{Reason: "the node's actor failed each time it ran this turn"})
+	return append(recs, more...), by, err
 }

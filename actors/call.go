@@ -165,8 +165,12 @@ func (a *callActor) found(m found) {
 	if m.broke != nil {
 		panic(m.broke)
 	}
-	if m.cmd != nil {
+	switch {
+	case m.cmd != nil:
 		a.send(m.cmd)
+		return
+	case m.is.anew: // what it found may be older than the word that things have changed
+		a.send(a.gate(m.effect))
 		return
 	}
 	a.waiting = append(a.waiting, m.effect)
@@ -185,6 +189,9 @@ func (a *callActor) again() {
 	if a.retry != nil {
 		a.retry.Stop()
 		a.retry = nil
+	}
+	for _, is := range a.busy {
+		is.anew = true
 	}
 	waiting := a.waiting
 	a.waiting = nil

@@ -194,7 +194,6 @@ type ledger struct {
 	mu      sync.Mutex
 	effects map[string]int // by call
 	keys    map[string]int // by idempotency key
-	down    atomic.Bool
 }
 
 func newLedger() *ledger { return &ledger{effects: make(map[string]int), keys: make(map[string]int)} }

@@ -182,7 +182,7 @@ func (a *turnActor) park(e lifecycle.Effect) {
 // parkWith writes the timer for at, if any, and then has the turn parked.
 func (a *turnActor) parkWith(cmd lifecycle.Park, at time.Time) {
 	a.parking = true
-	n, inc, self, key := a.n, a.inc, a.self, a.key
+	n, inc, self, key, heard := a.n, a.inc, a.self, a.key, a.heard
 	it := bus.Item{ID: "timer." + a.key.Trace + "." + a.key.Turn + "." + at.UTC().Format(time.RFC3339Nano), Turn: a.key, Placement: a.state.Submitted.Placement}
 	n.do(func() {
 		var err error
@@ -195,7 +195,7 @@ func (a *turnActor) parkWith(cmd lifecycle.Park, at time.Time) {
 				return
 			}
 		}
-		n.root.Send(self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent}, cmd, err})
+		n.root.Send(self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent}, cmd, heard, err})
 	})
 }
 
@@ -209,7 +209,8 @@ func (a *turnActor) due(c actor.Context, m due) {
 		a.command(lifecycle.Advance{})
 	case lifecycle.DoPark:
 		a.parking = false
-		if m.err == nil {
+		woken := len(m.park.Keys) > 0 && m.heard != a.heard // a key that was waited for may be free: its gate says
+		if m.err == nil && !woken {
 			a.command(m.park)
 		}
 	case lifecycle.DoPlan:

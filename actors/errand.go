@@ -13,6 +13,7 @@ import (
 // answer that crosses it may lose a lease.
 type errand struct {
 	stop func() // ends it
+	anew bool   // its actor was told meanwhile to ask again; the actor's own
 
 	mu      sync.Mutex
 	over    bool    // nobody waits for it any more

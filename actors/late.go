@@ -38,12 +38,20 @@ func (n *Node) appendAs(ctx context.Context, key events.TurnKey, cmd lifecycle.C
 	return n.appendOwned(ctx, key, events.Owner{}, cmd)
 }
 
-// appendOwned is appendAs in an owner's name. It tries again while the log cannot
-// be had or has not said, and while the attempt of a late answer is still open: its
-// end is on its way into the log, or its next owner is.
+// appendOwned is appendAs in an owner's name.
 func (n *Node) appendOwned(ctx context.Context, key events.TurnKey, by events.Owner, cmd lifecycle.Command) error {
+	return n.appendDecided(ctx, key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
+		recs, err := lifecycle.Decide(t, lifecycle.Env{Now: now, Owner: by}, cmd)
+		return recs, by, err
+	})
+}
+
+// appendDecided appends what follows from a turn as it is in the log. It tries again
+// while the log cannot be had or has not said, and while the attempt of a late answer
+// is still open: its end is on its way into the log, or its next owner is.
+func (n *Node) appendDecided(ctx context.Context, key events.TurnKey, decide decision) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := n.appendOnce(ctx, key, by, cmd)
+		err := n.appendOnce(ctx, key, decide)
 		passing := errors.Is(err, bus.ErrUncertain) || errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrConflict) || errors.Is(err, lifecycle.ErrOpen)
 		if !passing || !pause(ctx, wait) {
 			return err
@@ -51,8 +59,11 @@ func (n *Node) appendOwned(ctx context.Context, key events.TurnKey, by events.Ow
 	}
 }
 
+// decision is what follows from a turn, and in whose name.
+type decision func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error)
+
 // appendOnce decides on the newest history: a refusal is not checked by any append.
-func (n *Node) appendOnce(ctx context.Context, key events.TurnKey, by events.Owner, cmd lifecycle.Command) error {
+func (n *Node) appendOnce(ctx context.Context, key events.TurnKey, decide decision) error {
 	head, err := n.cfg.Bus.Head(ctx)
 	if err != nil {
 		return err
@@ -61,9 +72,9 @@ func (n *Node) appendOnce(ctx context.Context, key events.TurnKey, by events.Own
 	if err != nil {
 		return err
 	}
-	env := lifecycle.Env{Now: n.cfg.Now().UTC().Truncate(time.Microsecond), Owner: by}
+	now := n.cfg.Now().UTC().Truncate(time.Microsecond)
 	turn := lifecycle.Fold(key, commits(stored)...)
-	recs, err := lifecycle.Decide(turn, env, cmd)
+	recs, by, err := decide(turn, now)
 	if err != nil || len(recs) == 0 {
 		return err
 	}
@@ -71,12 +82,14 @@ func (n *Node) appendOnce(ctx context.Context, key events.TurnKey, by events.Own
 	if len(stored) > 0 {
 		at = stored[len(stored)-1].Seq
 	}
-	s, err := n.cfg.Bus.Append(ctx, events.Commit{ID: ulid.Make().String(), Turn: key, At: env.Now, By: by, Records: recs}, at)
+	s, err := n.cfg.Bus.Append(ctx, events.Commit{ID: ulid.Make().String(), Turn: key, At: now, By: by, Records: recs}, at)
 	if err != nil {
 		return err
 	}
 	tools := n.toolNames(turn)
-	n.cfg.Seen.Committed(s, tools)
+	if broke := guarded(func() { n.cfg.Seen.Committed(s, tools) }); broke != nil { // it may be what has broken the actor
+		n.log.Error("the observer broke", "panic", broke)
+	}
 	n.live.tell(s, tools, false)
 	return nil
 }

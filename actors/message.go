@@ -50,6 +50,7 @@ type due struct {
 	inc    uint64
 	effect lifecycle.Effect
 	park   lifecycle.Park // with DoPark
+	heard  uint64         // with DoPark: nudges acted on when the turn was about to be parked
 	err    error          // of the timer that had to be written first
 }
 

@@ -150,7 +150,9 @@ func TestEveryBoundaryLostAndKept(t *testing.T) {
 				l := memlog.New(memlog.Config{})
 				var ran, seen atomic.Int64
 				charge := counting("charge", events.Irreversible, &ran, nil)
-				charge.Resources = func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
+				charge.Resources = func(json.RawMessage) []events.ResourceUse {
+					return []events.ResourceUse{{Name: "db:x", Exclusive: true}}
+				}
 				n := testNode(t, l.View("a"), nil, charge, testTool("echo", events.Readonly, echo))
 				l.SetFaults(&memlog.Faults{Append: func(c events.Commit) (bool, error) {
 					if c.By.Boot == "" || int(seen.Add(1)) != at+1 {
@@ -214,7 +216,9 @@ func TestAZombieComesBack(t *testing.T) {
 		<-gate
 		return echo(ctx, in)
 	}
-	charge.Resources = func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
+	charge.Resources = func(json.RawMessage) []events.ResourceUse {
+		return []events.ResourceUse{{Name: "db:x", Exclusive: true}}
+	}
 	zv := l.View("zombie")
 	short := func(c *Config) { c.Heartbeat, c.LockTTL = 50*time.Millisecond, time.Second }
 	zombie := testNode(t, zv, short, charge)
@@ -248,7 +252,9 @@ func TestAZombieComesBack(t *testing.T) {
 func TestALockOfADeadBoot(t *testing.T) {
 	l := shortLog()
 	var first, second atomic.Int64
-	x := func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
+	x := func(json.RawMessage) []events.ResourceUse {
+		return []events.ResourceUse{{Name: "db:x", Exclusive: true}}
+	}
 	charge := counting("charge", events.Irreversible, &first, make(chan struct{}))
 	charge.Resources = x
 	_, kill := mortalNode(t, l, "dead", func(c *Config) { c.Room = 1 }, charge)

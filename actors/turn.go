@@ -363,6 +363,10 @@ func (a *turnActor) appended(c actor.Context, m appended) {
 	case a.n.ctx.Err() != nil:
 		a.lost = true
 		c.Stop(c.Self())
+	case errors.Is(m.err, bus.ErrTooLarge) && a.hopeless != "":
+		a.n.log.Error("a turn cannot even be abandoned: it comes again after a while", "turn", a.key.String(), "err", m.err)
+		a.lost = true // its message is neither acked nor given back
+		c.Stop(c.Self())
 	case errors.Is(m.err, bus.ErrTooLarge): // to decide the same again would never end
 		a.n.log.Error("an event is too large for the log: the turn is abandoned", "turn", a.key.String(), "err", m.err)
 		a.hopeless = "what became of one of its calls is too large for the log"
@@ -512,7 +516,7 @@ func (a *turnActor) orphan(had events.Owner) {
 
 // nudged reads the turn anew where somebody else has appended to it.
 func (a *turnActor) nudged(m nudge) {
-	if a.ending || a.lost {
+	if a.ending || a.lost || a.spec.Parked != nil {
 		return // not heard: see unseat
 	}
 	a.heard++
