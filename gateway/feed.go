@@ -120,6 +120,11 @@ func (r *feed) rewound(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	now := r.desk.bus.Generation()
+	if fork.Seq == r.at.Seq && r.at.Index == 0 && r.at.Generation != now {
+		r.at.Generation = now // a new generation, and nothing of what was read is gone
+		return nil
+	}
 	r.at = fork
 	return r.yield(FeedEvent{Notice: NoticeRewound, From: fork, Position: fork})
 }

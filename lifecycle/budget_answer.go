@@ -1,6 +1,8 @@
 package lifecycle
 
 import (
+	"strings"
+
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -33,7 +35,7 @@ func AnswerOf(offset int, call events.RawCall, terminal events.Event) events.Ans
 	case *events.TimedOut:
 		settle(&a, t.Kind(), t.Outcome, "")
 	case *events.Cancelled:
-		settle(&a, t.Kind(), t.Outcome, t.Reason)
+		settle(&a, t.Kind(), told(t.Outcome, t.Reason), t.Reason)
 	case *events.Unknown:
 		settle(&a, t.Kind(), t.Outcome, "")
 	default: // a newer release ended it in a way that this one cannot read
@@ -72,6 +74,11 @@ func settle(a *events.Answer, kind events.Kind, o events.Outcome, reason string)
 	known := o.Effects == events.EffectsNone || o.Effects == events.EffectsDone && kind != events.KindUnknown
 	if known {
 		a.Standing = events.AnswerFailed
+		if a.Result.Error.Code == events.UnknownOutcome { // of what had no effect there is nothing to check
+			e := *a.Result.Error
+			e.Code = defaultError(kind, o.Class, reason).Code
+			a.Result.Error = &e
+		}
 		return
 	}
 	a.Standing = events.AnswerUnknown
@@ -79,6 +86,16 @@ func settle(a *events.Answer, kind events.Kind, o events.Outcome, reason string)
 		Code:    events.UnknownOutcome,
 		Message: UnknownSentence + " (" + string(a.Result.Error.Code) + ": " + a.Result.Error.Message + ")",
 	}
+}
+
+// told is the outcome of a cancelled call with the reason of who cancelled it.
+func told(o events.Outcome, reason string) events.Outcome {
+	if e := o.Result.Error; e != nil && reason != "" && !strings.Contains(e.Message, reason) {
+		with := *e
+		with.Message += ": " + reason
+		o.Result.Error = &with
+	}
+	return o
 }
 
 func defaultError(kind events.Kind, class events.Class, reason string) *events.Error {

@@ -91,3 +91,24 @@ func TestAnswerLeft(t *testing.T) {
 		}
 	}
 }
+
+func TestACancelTellsItsReason(t *testing.T) {
+	o := outcome(events.EffectsNone, "")
+	o.Class, o.Result.Error = events.ClassCancelled, &events.Error{Code: events.CodeCancelled, Message: "the call was cancelled while it ran"}
+	a := AnswerOf(0, events.RawCall{}, &events.Cancelled{Outcome: o, Reason: "changed my mind"})
+	if got := a.Result.Error.Message; got != "the call was cancelled while it ran: changed my mind" {
+		t.Errorf("told %q", got)
+	}
+	if o.Result.Error.Message != "the call was cancelled while it ran" {
+		t.Error("the terminal was changed")
+	}
+}
+
+func TestNothingToCheckWhereNothingWasDone(t *testing.T) {
+	o := outcome(events.EffectsNone, "")
+	o.Class, o.Result.Error = events.ClassTimeout, &events.Error{Code: events.UnknownOutcome, Message: "it may still be at work"}
+	a := AnswerOf(0, events.RawCall{}, &events.Unknown{Outcome: o, Why: events.UnknownUnconfirmed})
+	if a.Standing != events.AnswerFailed || a.Result.Error.Code != events.Timeout {
+		t.Errorf("%s %+v", a.Standing, a.Result.Error)
+	}
+}

@@ -106,6 +106,16 @@ func TestSIGKILLInTheMiddle(t *testing.T) {
 		t.Errorf("the first call started only after %v", d)
 	}
 
+	for _, v := range []view{read, charged, bash, rest, waits} {
+		list := n.events(v.Trace, v.Turn)
+		at, err := time.Parse(time.RFC3339Nano, list[len(list)-1].Time)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := at.Sub(n.up); d > 10*time.Second {
+			t.Errorf("%s ended only %v after the new process was up", v.Trace, d.Round(time.Millisecond))
+		}
+	}
 	for what, c := range map[string]struct{ got, want string }{
 		"a read":                           {chain(n.events("mid-read", "t"), "0"), "started 1, recovered restart, started 2, completed"},
 		"a call that had not started":      {chain(n.events("mid-read", "t"), "1"), "started 1, completed"},
