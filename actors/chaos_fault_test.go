@@ -165,6 +165,7 @@ func (w *chaos) start() {
 		w.t.Error(err)
 		return
 	}
+	n.backstop = 2 * time.Second
 	ctx, kill := context.WithCancel(w.t.Context())
 	for n.Start(ctx) != nil { // its presence could not be written: it is tried again, as a supervisor would
 		if !pause(ctx, 5*time.Millisecond) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
@@ -102,24 +103,43 @@ func (n *Node) holderOf(ctx context.Context, e *lifecycle.KeyEntry, key events.C
 }
 
 // wakeWaiting wakes the turns that wait for a key whose holder has ended, once
-// that end is past the barrier.
+// that end is past the barrier. What fails is tried again for a while; after that
+// their backstop asks.
 func (n *Node) wakeWaiting(scoped string) {
-	e, _, err := n.keyEntry(n.ctx, scoped)
-	if err != nil || e == nil || len(e.Waiting) == 0 {
-		return // their backstop asks again
+	var woken []string
+	for wait := 50 * time.Millisecond; wait < keyBackstop/4; wait *= 2 {
+		e, _, err := n.keyEntry(n.ctx, scoped)
+		if err == nil && (e == nil || len(e.Waiting) == 0) {
+			return
+		}
+		if err == nil {
+			if err = n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {
+				n.barrierFailed(n.ctx, err)
+				return
+			}
+			woken, err = n.wakeAll(scoped, e, woken)
+		}
+		if err == nil || !pause(n.ctx, wait) {
+			return
+		}
+		n.log.Warn("turns that wait for a key could not all be woken: trying again", "err", err)
 	}
-	if err := n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {
-		n.barrierFailed(n.ctx, err)
-		return
-	}
+}
+
+// wakeAll wakes those who wait at a key's entry and were not woken before.
+func (n *Node) wakeAll(scoped string, e *lifecycle.KeyEntry, woken []string) ([]string, error) {
+	var failed error
 	for _, w := range e.Waiting {
 		turn, err := events.ParseTurnKey(w)
-		if err != nil {
+		if err != nil || slices.Contains(woken, w) {
 			continue
 		}
 		id := "key." + keyCell(scoped)[:16] + "." + strconv.FormatUint(e.Seq, 10) + "." + turn.Trace + "." + turn.Turn
-		if err := n.cfg.Bus.Wake(n.ctx, bus.Item{ID: id, Turn: turn}); err != nil && n.ctx.Err() == nil {
-			n.log.Warn("a turn that waits for a key was not woken: it asks again by itself", "turn", w, "err", err)
+		if err := n.cfg.Bus.Wake(n.ctx, bus.Item{ID: id, Turn: turn}); err != nil {
+			failed = errors.Join(failed, err)
+			continue
 		}
+		woken = append(woken, w)
 	}
+	return woken, failed
 }

@@ -118,7 +118,7 @@ func (g Gates) validate(tool tools.Tool, a *Asked) lifecycle.Finding {
 		}
 		reason += fmt.Sprintf(" %s: %s;", cmp.Or(v.Path, "/"), v.Message)
 	}
-	return deny(found[0].Path, reason)
+	return deny(found[0].Path, strings.TrimSuffix(reason, ";"))
 }
 
 // maxViolations bounds the sentence that a model reads.

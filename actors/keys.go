@@ -39,7 +39,7 @@ func (a *turnActor) parkOnKeys() {
 		return // a gate that still has to wait says so again
 	}
 	env := lifecycle.Env{Now: a.now(), Owner: a.owner}
-	cmd.Until = env.Now.Add(keyBackstop)
+	cmd.Until = env.Now.Add(a.n.backstop)
 	recs, err := lifecycle.Decide(a.spec, env, cmd)
 	if err != nil || len(recs) != 1 {
 		return // something else is due

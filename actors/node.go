@@ -39,7 +39,9 @@ type Node struct {
 	wg     sync.WaitGroup
 	room   chan struct{} // a token for each turn in memory
 	failed chan error
-	me     present
+
+	backstop time.Duration // of a turn that is parked for a key
+	me       present
 
 	mu       sync.Mutex
 	turns    map[events.TurnKey]*seat
@@ -71,7 +73,7 @@ func New(cfg Config) (*Node, error) {
 	if err := events.CheckID("actors: Config.Boot", cfg.Boot); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg.withDefaults(), turns: make(map[events.TurnKey]*seat), failed: make(chan error, 1)}
+	n := &Node{cfg: cfg.withDefaults(), turns: make(map[events.TurnKey]*seat), failed: make(chan error, 1), backstop: keyBackstop}
 	n.log = n.cfg.Log.With("boot", cfg.Boot)
 	n.gates = Gates{Registry: cfg.Registry, Authorizer: cfg.Authorizer, Allow: cfg.Allow, Network: cfg.Network, log: n.log}
 	n.room = make(chan struct{}, n.cfg.Room)

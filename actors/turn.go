@@ -156,9 +156,6 @@ func (a *turnActor) receive(c actor.Context) {
 // begin folds what the queue's item brought, and claims.
 func (a *turnActor) begin(c actor.Context) {
 	a.refold(a.log)
-	for i, call := range a.state.Calls {
-		a.gone[i] = !call.Open()
-	}
 	if had := a.state.Owner; had.Boot == a.n.cfg.Boot && a.state.Parked == nil {
 		// An earlier actor of this node owned it, and nothing of that is left but what
 		// the hands may still hold: it is claimed anew, like another node's.
@@ -392,7 +389,12 @@ func (a *turnActor) fold(c actor.Context, s bus.Stored) {
 	a.at = s.Seq
 	a.state = lifecycle.FoldOn(a.state, s.Commit)
 	a.stateOld = true
-	a.claimed = a.claimed || a.state.Owner == a.owner
+	if !a.claimed && a.state.Owner == a.owner {
+		a.claimed = true
+		for _, call := range a.state.Calls { // also what ended while nobody had the turn, or with its last owner
+			a.settled(c, call)
+		}
+	}
 	tools := a.n.toolNames(a.state)
 	a.n.cfg.Seen.Committed(s, tools)
 	if a.state.Ended == nil {

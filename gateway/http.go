@@ -99,6 +99,8 @@ func (a *API) routes() []route {
 	}
 }
 
+const metricsRoute = "GET /metrics"
+
 // Handler is the door itself.
 func (a *API) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -110,7 +112,7 @@ func (a *API) Handler() http.Handler {
 		})
 	}
 	if a.metrics != nil {
-		mux.Handle("GET /metrics", a.metrics.Handler())
+		mux.Handle(metricsRoute, a.metrics.Handler())
 	}
 	mux.HandleFunc("/", a.nowhere(mux))
 	return a.counted(mux, a.guard(mux))
@@ -131,6 +133,9 @@ func (a *API) nowhere(mux *http.ServeMux) http.HandlerFunc {
 		var all []string
 		for _, rt := range a.routes() {
 			all = append(all, rt.pattern)
+		}
+		if a.metrics != nil {
+			all = append(all, metricsRoute)
 		}
 		a.writeProblem(w, r, problem(http.StatusNotFound, "no-route", "There is no such resource", r.URL.Path, "there are "+strings.Join(all, ", ")))
 	}

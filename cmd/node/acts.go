@@ -173,7 +173,7 @@ func (a *app) inbox() *cobra.Command {
 				}
 				for _, p := range list {
 					a.print("%s  %s by %s\n  asks     %s\n  why      %s\n  hash     %s\n  expires  %s\n",
-						p.Call, show.Short(p.Tool, 64), show.Short(p.Principal.ID, 64), tell(p.Asks), show.Short(p.Why, 300), p.Hash, p.Expires.Local().Format(time.RFC3339))
+						p.Call, show.Short(p.Tool, 64), show.Short(p.Principal.ID, 64), strings.ReplaceAll(show.Lines(p.Asks), "\n", "\n           "), show.Short(p.Why, 300), p.Hash, p.Expires.Local().Format(time.RFC3339))
 				}
 				if len(list) == 0 {
 					a.note("nothing waits for a person")

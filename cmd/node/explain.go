@@ -47,7 +47,10 @@ func (a *app) explain() *cobra.Command {
 			if x.Code != "" {
 				a.print(" (%s)", x.Code)
 			}
-			a.print("\n  reason    %s\n  policies  %s\n", show.Short(x.Reason, 2000), strings.Join(x.Policies, ", "))
+			a.print("\n  reason    %s\n", show.Short(x.Reason, 2000))
+			if len(x.Policies) > 0 {
+				a.print("  policies  %s\n", strings.Join(x.Policies, ", "))
+			}
 			if x.Path != "" {
 				a.print("  path      %s\n", show.Short(x.Path, 300))
 			}

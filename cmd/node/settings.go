@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 )
 
 // settings are everything that can be configured. A flag's name is its name in
@@ -235,11 +237,11 @@ func (a *app) config() *cobra.Command {
 				return a.printJSON(map[string]any{"settings": list})
 			}
 			for _, s := range list {
-				line, err := yaml.Marshal(map[string]any{s.Name: s.Value})
+				line, err := settingLine(s.Name, s.Value)
 				if err != nil {
 					return err
 				}
-				a.print("%s # %s\n", strings.ReplaceAll(strings.TrimSpace(string(line)), "\n", " "), s.From)
+				a.print("%s # %s\n", line, show.Short(s.From, 300))
 			}
 			return nil
 		},
@@ -249,6 +251,23 @@ func (a *app) config() *cobra.Command {
 	return cmd
 }
 
+// settingLine is a setting as --config reads it. A secret is a comment.
+func settingLine(name string, v any) (string, error) {
+	if name == "nats-token" && v == secretSet {
+		return "# nats-token: " + secretSet, nil
+	}
+	line, err := yaml.Marshal(map[string]any{name: v})
+	text := strings.TrimSpace(string(line))
+	if _, list := v.([]string); err == nil && (list || strings.Contains(text, "\n")) {
+		line, err = json.Marshal(v) // YAML, too, and always one line
+		text = name + ": " + string(line)
+	}
+	return text, err
+}
+
+// secretSet stands for a secret that is there.
+const secretSet = "(set)"
+
 // plainValue is a flag's value as YAML shows it. A secret is not shown.
 func plainValue(f *pflag.Flag) any {
 	switch v := f.Value.(type) {
@@ -256,7 +275,7 @@ func plainValue(f *pflag.Flag) any {
 		return v.GetSlice()
 	default:
 		if f.Name == "nats-token" && v.String() != "" {
-			return "(set)"
+			return secretSet
 		}
 		switch v.Type() {
 		case "bool":

@@ -84,7 +84,7 @@ func stages(c *lifecycle.Call) string {
 	}
 	if s == (events.Stages{}) {
 		s = events.Stages{
-			Gates:    between(c.RequestedAt, c.AuthorizedAt) - between(c.AskedAt, c.ApprovedAt),
+			Gates:    between(c.RequestedAt, cmp.Or(c.AskedAt, c.AuthorizedAt)),
 			Approval: between(c.AskedAt, c.ApprovedAt),
 			Wait:     between(c.AuthorizedAt, c.StartedAt),
 		}

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"sync"
@@ -43,6 +44,7 @@ var (
 	modes  = flag.String("modes", "barrier always interval=1s", "sync modes, separated by blanks")
 	cpuOut = flag.String("cpuprofile", "", "write a CPU profile of everything measured here")
 	memOut = flag.String("memprofile", "", "write a profile of the heap here, after each mode")
+	rest   = flag.Duration("rest", 15*time.Second, "how long to wait before the memory at rest is read")
 	noBare = flag.Bool("no-bare", false, "leave out the bare log, for profiles")
 	stages = flag.Bool("stages", false, "print where the turns spent their time")
 	only   = flag.Int("flight", 0, "measure only this many turns in flight; 0 means all")
@@ -123,6 +125,10 @@ func measure(ctx context.Context, base, mode string) error {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
+	busy := m.HeapAlloc
+	<-time.After(*rest) // the server drops the blocks that it has cached 10 s after their last use
+	debug.FreeOSMemory()
+	runtime.ReadMemStats(&m)
 	if *memOut != "" {
 		f, err := os.Create(*memOut)
 		if err != nil {
@@ -133,7 +139,8 @@ func measure(ctx context.Context, base, mode string) error {
 			return err
 		}
 	}
-	fmt.Printf("\n%s: %d calls in the log, %d MiB resident at most, %d MiB of Go heap now\n\n", mode, h.calls.Load(), maxRSS()>>10, m.HeapAlloc>>20)
+	fmt.Printf("\n%s: %d calls in the log; %d MiB of Go heap under load, %d MiB %s later; %d MiB resident at most\n\n",
+		mode, h.calls.Load(), busy>>20, m.HeapAlloc>>20, *rest, maxRSS()>>10)
 	return nil
 }
 
