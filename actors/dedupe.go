@@ -89,7 +89,9 @@ func (n *Node) putKey(ctx context.Context, scoped string, e *lifecycle.KeyEntry,
 	return err
 }
 
-// holderOf is the turn of the call that holds the key, as far as it must be seen.
+// holderOf is the turn of the call that holds the key, as the log has it now: an
+// older view could say that the holder still runs after its end has woken
+// everybody who waits.
 func (n *Node) holderOf(ctx context.Context, e *lifecycle.KeyEntry, key events.CallKey) (lifecycle.Turn, error) {
 	if e == nil || e.Holder == key.String() {
 		return lifecycle.Turn{}, nil
@@ -98,7 +100,11 @@ func (n *Node) holderOf(ctx context.Context, e *lifecycle.KeyEntry, key events.C
 	if err != nil {
 		return lifecycle.Turn{}, nil // Dedupe knows what an entry that points nowhere means
 	}
-	stored, err := n.cfg.Bus.Load(ctx, holder.TurnKey(), e.Seq)
+	head, err := n.cfg.Bus.Head(ctx)
+	if err != nil {
+		return lifecycle.Turn{}, err
+	}
+	stored, err := n.cfg.Bus.Load(ctx, holder.TurnKey(), max(e.Seq, head.Seq-1))
 	return lifecycle.Fold(holder.TurnKey(), commits(stored)...), err
 }
 

@@ -44,7 +44,7 @@ func (n *Node) mourn(boot string) {
 		n.log.Warn("a node's presence expired while this one could not renew its own: nothing is done about it", "dead", boot)
 		return
 	}
-	if _, err := n.askOwner(boot, lifecycle.Turn{}.Key); err == nil || !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.askOwner(boot, lifecycle.Turn{}.Key, 0); err == nil || !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
 	given, began := 0, time.Now()

@@ -80,6 +80,7 @@ func TestAWakeUpMeetsAParkingTurn(t *testing.T) {
 
 // TestApprovalRacesExpiry: one of the two is first in the log, and that one counts.
 func TestApprovalRacesExpiry(t *testing.T) {
+	t.Parallel()
 	l := memlog.New(memlog.Config{})
 	var ran atomic.Int64
 	testNode(t, l.View("a"), func(c *Config) { c.Approval = 60 * time.Millisecond }, counting("ask", events.Approval, &ran, nil))
@@ -106,6 +107,7 @@ func TestApprovalRacesExpiry(t *testing.T) {
 
 // TestCancelRacesTheEnd: a cancel that comes with the answer changes no answer.
 func TestCancelRacesTheEnd(t *testing.T) {
+	t.Parallel()
 	l := memlog.New(memlog.Config{})
 	var done atomic.Int64
 	n := testNode(t, l.View("a"), nil, testTool("charge", events.Irreversible, func(ctx context.Context, in tools.Invocation) (events.Result, error) {
@@ -189,6 +191,7 @@ func TestChangedArgumentsAreJudgedAgain(t *testing.T) {
 // TestASessionsApproval holds for the exact call in later turns of its trace, and
 // nowhere else.
 func TestASessionsApproval(t *testing.T) {
+	t.Parallel()
 	b := memlog.New(memlog.Config{}).View("a")
 	testNode(t, b, func(c *Config) { c.Authorizer, c.Approval = choosy{}, 300*time.Millisecond }, testTool("charge", events.Irreversible, echo))
 	turn := func(trace, name, args string) lifecycle.Turn {
@@ -207,6 +210,7 @@ func TestASessionsApproval(t *testing.T) {
 }
 
 func TestTheDeadlinePassesWhileParked(t *testing.T) {
+	t.Parallel()
 	b := memlog.New(memlog.Config{}).View("a")
 	n := testNode(t, b, nil, testTool("ask", events.Approval, echo), testTool("echo", events.Readonly, echo))
 	key := submit(t, b, events.TurnSubmitted{Calls: calls("echo", "ask"), CanAsk: true, Limits: events.Limits{DeadlineMS: 300}})
@@ -235,4 +239,55 @@ func TestOneFailureEndsTheRest(t *testing.T) {
 	if ran.Load() != 1 {
 		t.Errorf("%d ran", ran.Load())
 	}
+}
+
+// TestACancelThatAnotherNodeHears: a wake-up is pulled by a node that does not own the
+// turn. The owner must see what it is about, however far its mirror lags behind.
+func TestACancelThatAnotherNodeHears(t *testing.T) {
+	l := memlog.New(memlog.Config{})
+	var ran atomic.Int64
+	testNode(t, l.View("a"), nil, counting("stuck", events.Readonly, &ran, make(chan struct{})))
+	b := l.View("door")
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("stuck")})
+	eventually(t, "the run", func() bool { return ran.Load() == 1 })
+	other := testNode(t, l.View("b"), nil)
+	head, err := b.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetFaults(&memlog.Faults{Mirror: func(events.TurnKey, uint64) uint64 { return head.Seq - 1 }})
+	n := &Node{cfg: other.cfg, log: other.log, ctx: t.Context()}
+	n.live = newPublisher(n)
+	if err := n.appendAs(t.Context(), key, lifecycle.CancelTurn{By: boss}); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.forward(bus.Item{ID: "w", Turn: key, Seq: head.Seq}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end", func() bool {
+		stored, err := b.Load(t.Context(), key, head.Seq+1)
+		return err == nil && lifecycle.Fold(key, commits(stored)...).Ended != nil
+	})
+}
+
+// TestTheClockIsSetBack while approvals and deadlines wait: they pass a little later,
+// not never.
+func TestTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	var back atomic.Int64
+	b := memlog.New(memlog.Config{}).View("a")
+	var ran atomic.Int64
+	testNode(t, b, func(c *Config) {
+		c.Approval = 150 * time.Millisecond
+		c.Now = func() time.Time { return time.Now().Add(-time.Duration(back.Load())) }
+	}, testTool("ask", events.Approval, echo), counting("stuck", events.Readonly, &ran, make(chan struct{})))
+	k1 := submit(t, b, events.TurnSubmitted{Calls: calls("stuck", "ask"), CanAsk: true})
+	k2 := submit(t, b, events.TurnSubmitted{Calls: calls("stuck", "stuck"), Limits: events.Limits{Concurrency: 1, DeadlineMS: 400}})
+	eventually(t, "both runs", func() bool { return ran.Load() == 2 })
+	until(t, b, k1, "the question", func(turn lifecycle.Turn) bool { return turn.Calls[1].Phase == lifecycle.PhaseAsking })
+	back.Store(int64(100 * time.Millisecond))
+	until(t, b, k1, "the expiry", func(turn lifecycle.Turn) bool { return turn.Calls[1].Last == events.KindDenied })
+	wantLasts(t, ended(t, b, k2), "timed_out timed_out")
+	as(t, b, k1, lifecycle.CancelTurn{By: boss})
+	wantLasts(t, ended(t, b, k1), "cancelled denied")
 }

@@ -95,6 +95,7 @@ func (n *Node) drained(boot string) bool {
 // question is what nodes ask each other: is this turn yours?
 type question struct {
 	Turn events.TurnKey `json:"turn"`
+	Seq  uint64         `json:"seq,omitempty"` // of the commit that it is about, which the owner must see; 0 if unknown
 }
 
 type reply struct {
@@ -104,9 +105,9 @@ type reply struct {
 // askWait bounds a question to another node.
 const askWait = time.Second
 
-// askOwner asks a boot whether it owns the turn.
-func (n *Node) askOwner(boot string, key events.TurnKey) (mine bool, err error) {
-	data, err := json.Marshal(question{Turn: key})
+// askOwner asks a boot whether it owns the turn, and tells it of the commit at seq.
+func (n *Node) askOwner(boot string, key events.TurnKey, seq uint64) (mine bool, err error) {
+	data, err := json.Marshal(question{Turn: key, Seq: seq})
 	if err != nil {
 		return false, err
 	}
@@ -129,7 +130,7 @@ func (n *Node) answerQuestions() {
 		if json.Unmarshal(data, &q) != nil {
 			return nil
 		}
-		b, err := json.Marshal(reply{Mine: n.nudge(q.Turn, 0, nil) != nil})
+		b, err := json.Marshal(reply{Mine: n.nudge(q.Turn, q.Seq, nil) != nil})
 		if err != nil {
 			return nil
 		}

@@ -154,7 +154,7 @@ func (n *Node) consider(t lifecycle.Turn, stored []bus.Stored, d bus.Delivery) b
 		return n.seatTurn(t.Key, stored, d, false)
 	}
 	named := t.Claim.Reply == d.Reply() || d.Deliveries() > 1
-	mine, err := n.askOwner(t.Owner.Boot, t.Key)
+	mine, err := n.askOwner(t.Owner.Boot, t.Key, d.Item().Seq)
 	switch {
 	case err == nil && mine:
 		if named {
@@ -213,8 +213,12 @@ func (n *Node) unseat(key events.TurnKey, heard uint64, over bool) {
 // requeue puts a turn in the queue that was nudged while it left memory.
 func (n *Node) requeue(key events.TurnKey) {
 	it := bus.Item{ID: "again." + ulid.Make().String(), Turn: key}
-	if err := n.cfg.Bus.Wake(n.ctx, it); err != nil && n.ctx.Err() == nil {
-		n.log.Error("a turn could not be queued again", "turn", key.String(), "err", err)
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := n.cfg.Bus.Wake(n.ctx, it)
+		if err == nil || !pause(n.ctx, wait) {
+			return
+		}
+		n.log.Warn("a turn could not be queued again: trying again", "turn", key.String(), "err", err)
 	}
 }
 
@@ -313,7 +317,7 @@ func (n *Node) forward(it bus.Item) error {
 		return nil
 	}
 	if t.Owner.Boot != "" && t.Parked == nil && t.Owner.Boot != n.cfg.Boot {
-		mine, err := n.askOwner(t.Owner.Boot, it.Turn)
+		mine, err := n.askOwner(t.Owner.Boot, it.Turn, it.Seq)
 		if err == nil && mine {
 			return nil
 		}

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,7 @@ func counting(name string, tier events.Tier, ran *atomic.Int64, gate <-chan stru
 }
 
 func TestATakeOverRunsNothingBeforeItsClaim(t *testing.T) {
+	t.Parallel()
 	l := shortLog()
 	var first, second atomic.Int64
 	_, kill := mortalNode(t, l, "dead", nil, counting("charge", events.Irreversible, &first, make(chan struct{})))
@@ -122,7 +124,7 @@ func TestAStaleMirrorRunsNothingAgain(t *testing.T) {
 			stale.Store(stored[i].Seq)
 			if how == "asked" {
 				eventually(t, "the other call", func() bool { return waited.Load() == 1 })
-				if mine, err := testNode(t, l.View("b"), fast).askOwner(turn.Owner.Boot, key); err != nil || !mine {
+				if mine, err := testNode(t, l.View("b"), fast).askOwner(turn.Owner.Boot, key, 0); err != nil || !mine {
 					t.Fatalf("mine: %t, %v", mine, err)
 				}
 				pause(t.Context(), 50*time.Millisecond)
@@ -207,6 +209,7 @@ func freed(t *testing.T, b bus.Bus, resource string) {
 // TestAZombieComesBack: its attempt goes on while another node takes over. What it
 // answers is evidence, and its leases are not its own any more.
 func TestAZombieComesBack(t *testing.T) {
+	t.Parallel()
 	l := shortLog()
 	var ran atomic.Int64
 	gate := make(chan struct{})
@@ -250,6 +253,7 @@ func TestAZombieComesBack(t *testing.T) {
 // TestALockOfADeadBoot: the call that waits gets it once the dead owner's call is
 // settled, and keeps it for longer than a lease.
 func TestALockOfADeadBoot(t *testing.T) {
+	t.Parallel()
 	l := shortLog()
 	var first, second atomic.Int64
 	x := func(json.RawMessage) []events.ResourceUse {
@@ -342,6 +346,7 @@ func TestGivingUpWithAnAppendInFlight(t *testing.T) {
 }
 
 func TestStopAtOnceAndTwice(t *testing.T) {
+	t.Parallel()
 	for range 6 {
 		l := memlog.New(memlog.Config{})
 		n := testNode(t, l.View("a"), func(c *Config) { c.Room = 1 }, testTool("echo", events.Readonly, echo))
@@ -371,5 +376,35 @@ func TestRoomForOne(t *testing.T) {
 		wantLasts(t, ended(t, b, k1), "cancelled")
 		wantLasts(t, ended(t, b, k2), "completed")
 		stopNode(t, n)
+	}
+}
+
+// TestDurabilityIsLost: nothing above readonly starts without its barrier, the node
+// says that it must stop, and it can be stopped.
+func TestDurabilityIsLost(t *testing.T) {
+	l := memlog.New(memlog.Config{})
+	var ran atomic.Int64
+	n := testNode(t, l.View("a"), func(c *Config) { c.Drain = 100 * time.Millisecond }, counting("charge", events.Irreversible, &ran, nil))
+	var broken atomic.Bool
+	broken.Store(true)
+	l.SetFaults(&memlog.Faults{Barrier: func() error {
+		if broken.Load() {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}})
+	b := l.View("door")
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+	select {
+	case err := <-n.Failed():
+		t.Log(err)
+	case <-t.Context().Done():
+	}
+	stopNode(t, n)
+	broken.Store(false)
+	testNode(t, l.View("b"), nil, counting("charge", events.Irreversible, &ran, nil))
+	turn := ended(t, b, key)
+	if ran.Load() != 0 && turn.Calls[0].Last != events.KindCompleted || ran.Load() > 1 {
+		t.Errorf("it ran %d times and ended %s", ran.Load(), turn.Calls[0].Last)
 	}
 }

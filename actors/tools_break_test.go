@@ -67,6 +67,7 @@ func (*poison) Count(string, int) {}
 // TestATurnsActorPanics: it begins anew from the log, and no call runs again. One
 // that always panics is abandoned, and every call has an answer.
 func TestATurnsActorPanics(t *testing.T) {
+	t.Parallel()
 	for _, times := range []int64{1, 3, 1 << 40} {
 		t.Run(fmt.Sprint(times), func(t *testing.T) {
 			t.Parallel()
@@ -110,6 +111,7 @@ func (bitter) Authorize(r policy.Request) policy.Verdict {
 // TestAGatePanics, on an actor or on a goroutine of its own: the turn is abandoned
 // in the end, and the node serves the others.
 func TestAGatePanics(t *testing.T) {
+	t.Parallel()
 	for _, key := range []string{"", "k"} {
 		t.Run("key="+key, func(t *testing.T) {
 			t.Parallel()
@@ -157,6 +159,7 @@ func referred(t *testing.T, b bus.Bus, tool, text string) events.RawCall {
 }
 
 func TestArgumentsByReference(t *testing.T) {
+	t.Parallel()
 	l := memlog.New(memlog.Config{})
 	s := &sick{View: l.View("a")}
 	n := testNode(t, s, nil, testTool("charge", events.Irreversible, echo), testTool("echo", events.Readonly, echo))
@@ -183,6 +186,7 @@ func TestArgumentsByReference(t *testing.T) {
 // TestATakeOverWithoutArguments: the next owner cannot read them for a while. It
 // waits, and never runs the call with others.
 func TestATakeOverWithoutArguments(t *testing.T) {
+	t.Parallel()
 	l := shortLog()
 	var mu sync.Mutex
 	var seen []string
@@ -250,6 +254,7 @@ func TestOneKeyTwiceInATurn(t *testing.T) {
 // TestAKeysHolderDies before it has started, and after its effect. Whoever waits for
 // the key gets its answer, or hears that nobody knows.
 func TestAKeysHolderDies(t *testing.T) {
+	t.Parallel()
 	for _, when := range []events.Kind{events.KindAuthorized, events.KindStarted, events.KindCompleted} {
 		t.Run(string(when), func(t *testing.T) {
 			l := shortLog()
@@ -315,6 +320,7 @@ func TestAWaiterMeetsTheHoldersEnd(t *testing.T) {
 // TestABreakersProbe that is cancelled, that a lock's conflict stops, or whose node
 // dies does not close the way for the next one.
 func TestABreakersProbe(t *testing.T) {
+	t.Parallel()
 	l := shortLog()
 	var down atomic.Bool
 	var hang atomic.Bool
@@ -380,6 +386,7 @@ func wantOneOf(t *testing.T, turn lifecycle.Turn, want ...string) {
 // TestNobodyProbesOnAGuess: while the breaker's cell cannot be written, a half-open
 // tool's call waits instead of passing as a probe that nobody knows of.
 func TestNobodyProbesOnAGuess(t *testing.T) {
+	t.Parallel()
 	l := memlog.New(memlog.Config{})
 	var ran atomic.Int64
 	b := l.View("door")

@@ -158,9 +158,14 @@ func (e Envelope) calls() (codec.Format, []events.RawCall, error) {
 	}
 	format := cmp.Or(e.Format, as)
 	if !slices.Contains(codec.Formats(), format) {
-		return "", nil, BadRequest(fmt.Sprintf("format %q", format), fmt.Sprintf("use one of %v", codec.Formats()))
+		return "", nil, noFormat(format)
 	}
 	return format, m.Calls, nil
+}
+
+// noFormat is the problem of a format that there is not.
+func noFormat(f codec.Format) *Problem {
+	return BadRequest(fmt.Sprintf("format %q", f), fmt.Sprintf("use one of %v", codec.Formats()))
 }
 
 // codecProblem is the problem that tells why a provider's message was refused.

@@ -111,7 +111,7 @@ func TestHTTPSubmitAndRead(t *testing.T) {
 	}
 	d.want(200, `"tool_use_id":"call_a"`, "GET", "/v1/turns/tr/tu/messages?format=anthropic", "")
 	d.want(200, `"type":"run.sluice.turn_submitted.v1"`, "GET", "/v1/turns/tr/tu/events", "")
-	d.want(400, `format`, "GET", "/v1/turns/tr/tu/messages?format=klingon", "")
+	d.want(400, `"next":"use one of [openai anthropic json]"`, "GET", "/v1/turns/tr/tu/messages?format=klingon", "")
 }
 
 func TestHTTPWait(t *testing.T) {
@@ -202,6 +202,7 @@ func TestHTTPProblems(t *testing.T) {
 	d.want(400, "effects", "POST", "/v1/turns/tr/tu/calls/0/resolve", `{}`)
 	d.want(409, "nothing-to-resolve", "POST", "/v1/turns/tr/tu/calls/0/resolve", `{"effects":"none"}`)
 	d.want(404, "no-route", "GET", "/v2", "")
+	d.want(404, "GET /readyz, GET /metrics", "GET", "/", "")
 	d.want(405, "use POST", "GET", "/v1/turns", "")
 	d.want(405, "use GET", "POST", "/v1/tools", "")
 	d.want(400, "query parameter", "GET", "/v1/tools?colour=1", "")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -213,11 +214,15 @@ func (a *API) getMessages(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r, "format"); err != nil {
 		return err
 	}
+	format := codec.Format(r.URL.Query().Get("format"))
+	if format != "" && !slices.Contains(codec.Formats(), format) {
+		return noFormat(format)
+	}
 	v, err := a.turn(r)
 	if err != nil {
 		return err
 	}
-	m, err := a.desk.Messages(r.Context(), v, codec.Format(r.URL.Query().Get("format")))
+	m, err := a.desk.Messages(r.Context(), v, format)
 	if err != nil {
 		return err
 	}

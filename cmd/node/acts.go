@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
@@ -88,7 +89,9 @@ func cancelOf(what string) (canceller, error) {
 }
 
 // callAct is a verb that does something to one call.
-func (a *app) callAct(use, about, status string, n int, what string, do func(context.Context, *gateway.Desk, events.CallKey, []string) error) *cobra.Command {
+func (a *app) callAct(use, about, status string, n int, what string, do func(context.Context, *gateway.Desk, events.CallKey, []string) error,
+	then ...func(context.Context, *gateway.Desk, events.CallKey) error,
+) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: about, Args: command.Args(n, n, what),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -100,10 +103,60 @@ func (a *app) callAct(use, about, status string, n int, what string, do func(con
 				if err := do(cmd.Context(), d, call, args); err != nil {
 					return err
 				}
-				return a.said(status, args[0])
+				err := a.said(status, args[0])
+				for _, more := range then {
+					err = errors.Join(err, more(cmd.Context(), d, call))
+				}
+				return err
 			})
 		},
 	}
+}
+
+// judgedSoon is how long the gates may take over changed arguments before a
+// person is told no more of it.
+const judgedSoon = 2 * time.Second
+
+// judged tells how the gates judge the arguments that a person has just given.
+func (a *app) judged(ctx context.Context, d *gateway.Desk, call events.CallKey) error {
+	soon, stop := context.WithTimeout(ctx, judgedSoon)
+	defer stop()
+	approved, status := false, ""
+	var denied error
+	err := d.Events(soon, events.Position{}, gateway.FeedFilter{Trace: call.Trace, Turn: call.Turn}, true, func(e gateway.FeedEvent) error {
+		if e.Notice != "" || e.Record().Call != call.Offset {
+			return nil
+		}
+		switch what := e.Record().Event.(type) {
+		case *events.Approved:
+			approved = true
+			return nil
+		case *events.Denied:
+			denied = fmt.Errorf("the new arguments were denied by %s: %s: %s", what.Gate, what.Code, show.Short(what.Reason, 1000))
+		case *events.Authorized:
+			status = "the new arguments pass the gates"
+		default:
+			status = "the new arguments: " + string(what.Kind())
+		}
+		if !approved {
+			status, denied = "", nil
+			return nil
+		}
+		return errEnded
+	})
+	switch {
+	case denied != nil:
+		return &exit.Failure{Err: denied, Hint: "the call has ended; the model is told why", Code: exit.Failed}
+	case errors.Is(err, errEnded) && !a.json:
+		a.note("%s", status)
+		return nil
+	case soon.Err() != nil && ctx.Err() == nil:
+		a.note("no node has judged the new arguments within %v; sluice-node tail --from start --trace %s --turn %s tells", judgedSoon, call.Trace, call.Turn)
+		return nil
+	case errors.Is(err, errEnded):
+		return nil
+	}
+	return err
 }
 
 // approve is the verb that says yes.
@@ -120,6 +173,11 @@ func (a *app) approve() *cobra.Command {
 				yes.Args = &changed
 			}
 			return d.Approve(ctx, call, yes)
+		}, func(ctx context.Context, d *gateway.Desk, call events.CallKey) error {
+			if changed == "" {
+				return nil
+			}
+			return a.judged(ctx, d, call)
 		})
 	f := cmd.Flags()
 	f.StringVar(&by, "by", "", "`name` of who says so; left out: the user")
@@ -204,7 +262,7 @@ func (a *app) tail() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error { return a.runTail(cmd.Context(), d, at, from == "", f, follow) })
+			return a.runTail(cmd.Context(), at, from == "", f, follow)
 		},
 	}
 	fl := cmd.Flags()
@@ -228,33 +286,54 @@ func tailFrom(from string) (events.Position, error) {
 	return p, nil
 }
 
-func (a *app) runTail(ctx context.Context, d *gateway.Desk, at events.Position, now bool, f gateway.FeedFilter, follow bool) error {
-	if now {
-		head, err := d.Bus().Head(ctx)
-		if err != nil {
-			return err
-		}
-		at = head
+// runTail shows events from the position on, or from now on, of whichever node
+// keeps the log by then.
+func (a *app) runTail(ctx context.Context, at events.Position, now bool, f gateway.FeedFilter, follow bool) error {
+	log, err := a.set.quiet(a.err)
+	if err != nil {
+		return err
 	}
-	err := d.Events(ctx, at, f, follow, func(e gateway.FeedEvent) error {
-		switch {
-		case e.Notice != "" && a.json:
-			return a.printJSON(map[string]string{"notice": string(e.Notice), "from": e.From.String(), "to": e.Position.String()})
-		case e.Notice != "":
-			a.print("-- %s: from %s to %s\n", e.Notice, e.From, e.Position)
-		case a.json:
-			ce, err := e.CloudEvent()
+	ses, err := a.set.open(ctx, log, false)
+	if err != nil {
+		return err
+	}
+	err = a.set.keepOn(ctx, ses, log, func(ctx context.Context, ses *session.Session) error {
+		if now {
+			head, err := ses.Bus.Head(ctx)
 			if err != nil {
 				return err
 			}
-			a.printRaw(ce)
-		default:
-			a.print("%s\n", describe(e))
+			at, now = head, false
 		}
-		return a.out.failed()
+		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Log: log})
+		return d.Events(ctx, at, f, follow, func(e gateway.FeedEvent) error {
+			at = e.Position
+			if e.Notice == "" {
+				at.Index++
+			}
+			return a.showEvent(e)
+		})
 	})
 	if ctx.Err() != nil {
 		return nil // somebody has seen enough
 	}
 	return err
+}
+
+func (a *app) showEvent(e gateway.FeedEvent) error {
+	switch {
+	case e.Notice != "" && a.json:
+		return a.printJSON(map[string]string{"notice": string(e.Notice), "from": e.From.String(), "to": e.Position.String()})
+	case e.Notice != "":
+		a.print("-- %s: from %s to %s\n", e.Notice, e.From, e.Position)
+	case a.json:
+		ce, err := e.CloudEvent()
+		if err != nil {
+			return err
+		}
+		a.printRaw(ce)
+	default:
+		a.print("%s\n", describe(e))
+	}
+	return a.out.failed()
 }

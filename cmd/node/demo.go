@@ -193,7 +193,8 @@ func (a *app) demoEvents(ctx context.Context, desk *gateway.Desk, key events.Tur
 		}
 		return err
 	}
-	return a.follow(ctx, desk, key, print)
+	end := a.follow(ctx, desk, key, print)
+	return func() { end(true) }
 }
 
 // postDemo submits the batch as any program would, and returns the messages.

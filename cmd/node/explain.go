@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/show"
@@ -34,8 +37,12 @@ func (a *app) explain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain TOOL ARGS", Short: "Say what the gates would decide of a call, and why", Args: command.Args(2, 2, "a tool and its arguments"),
 		Long: "Say what the gates would decide of a call, and why, with the same code that a node uses. Nothing is run, and no\n" +
-			"node is needed. The gates that need state (idempotency key, circuit, locks) are not asked.",
+			"node is needed; where one runs on the data directory, its --fixtures, --network, --principals and --workspace count\n" +
+			"unless they are given. The gates that need state (idempotency key, circuit, locks) are not asked.",
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := a.set.asNode(); err != nil {
+				return err
+			}
 			x, err := a.set.explain(turn, args[0], args[1])
 			if err != nil {
 				return err
@@ -64,6 +71,47 @@ func (a *app) explain() *cobra.Command {
 	f.StringSliceVar(&turn.Allow, "allow", nil, "narrow the allowlist to these `tools`")
 	a.set.toolFlags(f)
 	return cmd
+}
+
+// told are the settings of a node that decide what its gates say, for who asks.
+func (s *settings) told() (map[string]string, error) {
+	workspace, err := s.directory()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{
+		"workspace": workspace, "fixtures": strconv.FormatBool(s.fixtures), "network": strconv.FormatBool(s.network),
+	}
+	if s.principals != "" {
+		out["principals"], err = filepath.Abs(s.principals)
+	}
+	return out, err
+}
+
+// asNode takes over what the node on the data directory has told of its settings,
+// where nothing else was asked for.
+func (s *settings) asNode() error {
+	if s.NATS != "" {
+		return nil
+	}
+	r, found, err := jetlog.Find(s.Data)
+	if err != nil {
+		return exit.Unusable(err, "")
+	}
+	if !found {
+		return nil
+	}
+	for name, into := range map[string]*string{"workspace": &s.workspace, "principals": &s.principals} {
+		if v := r.More[name]; v != "" && s.from[name] == "" {
+			*into = v
+		}
+	}
+	for name, into := range map[string]*bool{"fixtures": &s.fixtures, "network": &s.network} {
+		if v, err := strconv.ParseBool(r.More[name]); err == nil && s.from[name] == "" {
+			*into = v
+		}
+	}
+	return nil
 }
 
 // explain asks the gates that need no state, in their order.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,10 @@ func (a *app) runServe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l, err := a.set.door() // first: a busy port is found out before anything is opened
+	if err := a.set.unused(); err != nil {
+		return err
+	}
+	l, err := a.set.door() // a busy port is found out before anything is opened
 	if err != nil {
 		return err
 	}
@@ -55,6 +59,23 @@ func (a *app) runServe(ctx context.Context) error {
 		return errors.Join(err, s.close(ctx))
 	}
 	return errors.Join(s.wait(ctx), s.close(ctx))
+}
+
+// unused says who uses the data directory. Who takes it after this look is found
+// out when the log is opened.
+func (s *settings) unused() error {
+	if s.NATS != "" {
+		return nil
+	}
+	r, found, err := jetlog.Find(s.Data)
+	if err != nil || !found {
+		return nil // the opening says what is wrong
+	}
+	who := fmt.Sprintf("process %d", r.PID)
+	if at := cmp.Or(r.HTTP, r.URL); at != "" {
+		who += ", which answers at " + at
+	}
+	return exit.Unusable(fmt.Errorf("%s is in use by %s", s.Data, who), "submit to that one, or stop it, or use another directory with --data")
 }
 
 // door listens for HTTP; nil where --http says none.
@@ -149,10 +170,12 @@ func (s *serving) announce() error {
 	if s.ses.Server == nil {
 		return nil
 	}
-	return s.ses.Server.Announce(func(r *jetlog.Running) {
-		r.HTTP = s.address
-		r.More = map[string]string{"boot": s.node.boot, "sync": s.ses.Bus.Barrier().Mode()}
-	})
+	more, err := s.set.told()
+	if err != nil {
+		return err
+	}
+	more["boot"], more["sync"] = s.node.boot, s.ses.Bus.Barrier().Mode()
+	return s.ses.Server.Announce(func(r *jetlog.Running) { r.HTTP, r.More = s.address, more })
 }
 
 // wait returns when the node must end: nil where somebody asked for it.

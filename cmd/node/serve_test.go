@@ -79,6 +79,23 @@ func startNode(t *testing.T, args ...string) (v *verb, dir string, ready map[str
 	return v, dir, ready
 }
 
+// serveAgain starts a node where startNode had started one.
+func serveAgain(t *testing.T, dir string) (ready map[string]any) {
+	t.Helper()
+	v := start(t, "serve", "--json", "--data", filepath.Join(dir, "data"), "--workspace", filepath.Join(dir, "work"), "--http", "127.0.0.1:0", "--fixtures")
+	if err := json.Unmarshal([]byte(v.until(`"event":"ready"`)), &ready); err != nil {
+		t.Fatal(err)
+	}
+	return ready
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // post submits a turn over HTTP, and returns the answer.
 func post(t *testing.T, at any, body string) string {
 	t.Helper()

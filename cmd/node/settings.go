@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/tools/shell"
 )
 
 // settings are everything that can be configured. A flag's name is its name in
@@ -35,13 +36,14 @@ type settings struct {
 	ledger                                                 string
 	logLevel, logFormat                                    string
 
-	from map[string]string // where a setting's value comes from
+	from     map[string]string // where a setting's value comes from
+	patience time.Duration     // see nextNode
 }
 
 func newSettings() *settings {
 	return &settings{
 		Place: session.Place{Hint: "start that server, or name another with --nats; without --nats the log is embedded"},
-		from:  make(map[string]string),
+		from:  make(map[string]string), patience: nextNode,
 	}
 }
 
@@ -102,6 +104,9 @@ func (s *settings) complete(f *pflag.FlagSet) error {
 		return err
 	}
 	known := allSettings()
+	if err := checkEnv(os.Environ(), known); err != nil {
+		return err
+	}
 	if env := os.Getenv(session.EnvName("config")); s.file == "" && env != "" {
 		s.file = env
 	}
@@ -129,6 +134,36 @@ func (s *settings) complete(f *pflag.FlagSet) error {
 		return exit.Misused(err, "sluice-node config shows the settings and where they come from")
 	}
 	return nil
+}
+
+// notSettings begin the names of variables that are no settings, and may be there:
+// those of the tests, and what marks the children of a Bash call.
+var notSettings = []string{"SLUICE_TEST_", shell.Marker}
+
+// checkEnv refuses variables that look like settings and are none.
+func checkEnv(environ []string, known *pflag.FlagSet) error {
+	names := &cobra.Command{SuggestionsMinimumDistance: 3} // it knows which names are near
+	known.VisitAll(func(f *pflag.Flag) {
+		names.AddCommand(&cobra.Command{Use: session.EnvName(f.Name), Run: func(*cobra.Command, []string) {}})
+	})
+	var unknown []error
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		none := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		if !strings.HasPrefix(name, "SLUICE_") || value == "" || slices.ContainsFunc(notSettings, none) ||
+			slices.ContainsFunc(names.Commands(), func(c *cobra.Command) bool { return c.Use == name }) {
+			continue
+		}
+		err := fmt.Errorf("there is no setting %s", name)
+		if near := names.SuggestionsFor(name); len(near) > 0 {
+			err = fmt.Errorf("%w: is %s meant?", err, strings.Join(near, " or "))
+		}
+		unknown = append(unknown, err)
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return exit.Misused(errors.Join(unknown...), "mend the name, or unset it; sluice-node config prints all settings")
 }
 
 // fill sets a flag from elsewhere.
@@ -272,7 +307,7 @@ const secretSet = "(set)"
 func plainValue(f *pflag.Flag) any {
 	switch v := f.Value.(type) {
 	case pflag.SliceValue:
-		return v.GetSlice()
+		return append([]string{}, v.GetSlice()...) // not nil: that would be no value
 	default:
 		if f.Name == "nats-token" && v.String() != "" {
 			return secretSet

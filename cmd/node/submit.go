@@ -11,10 +11,12 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
@@ -81,16 +83,83 @@ func (a *app) runSubmit(ctx context.Context, sub *submission, from string) error
 			return err
 		}
 	}
+	fresh := a.set.NATS == "" && !session.HoldsLog(a.set.Data)
 	ses, err := a.set.open(ctx, log, true)
 	if err != nil {
 		return err
 	}
-	desk, stop, err := a.desk(ctx, ses, sub.wait, log)
-	if err != nil {
+	if ses.Server == nil {
+		if err := a.set.noNodeFlags(); err != nil {
+			return errors.Join(err, ses.Close())
+		}
+	}
+	if err := a.tellFresh(fresh && ses.Server != nil); err != nil {
 		return errors.Join(err, ses.Close())
 	}
-	err = a.submitTo(ctx, desk, order, sub)
-	return errors.Join(err, stop(), ses.Close())
+	w := &waiting{app: a, sub: sub, order: order} // its ids are made here: where the node goes meanwhile, the same is submitted again
+	w.order.Key.Trace = cmp.Or(order.Key.Trace, ulid.Make().String())
+	w.order.Key.Turn = cmp.Or(order.Key.Turn, ulid.Make().String())
+	if sub.timeout > 0 {
+		w.late = time.Now().Add(sub.timeout)
+	}
+	err = a.set.keepOn(ctx, ses, log, func(within context.Context, ses *session.Session) error {
+		desk, stop, err := a.desk(within, ses, sub.wait, log)
+		if err != nil {
+			return err
+		}
+		err = w.submitTo(ctx, within, desk)
+		return errors.Join(err, stop())
+	})
+	if w.told != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) { // between two nodes
+		return w.notEnded(w.order.Key, fmt.Errorf("stopped waiting for turn %s", w.order.Key))
+	}
+	return err
+}
+
+// tellFresh says where a log is made, and where calls run, before the first one does.
+func (a *app) tellFresh(fresh bool) error {
+	if !fresh {
+		return nil
+	}
+	dir, err := filepath.Abs(a.set.Data)
+	if err != nil {
+		return err
+	}
+	workspace, err := a.set.directory()
+	if err == nil {
+		a.note("%s: no log was in %s: a new one is made there; calls run in %s", name, show.Short(dir, 1000), show.Short(workspace, 1000))
+	}
+	return err
+}
+
+// noNodeFlags refuses flags that say how a node runs, where the node is another
+// process, which has settings of its own.
+func (s *settings) noNodeFlags() error {
+	all := pflag.NewFlagSet("node", pflag.ContinueOnError)
+	newSettings().nodeFlags(all)
+	var vain []string
+	all.VisitAll(func(f *pflag.Flag) {
+		switch f.Name {
+		case "workspace", "log-level", "log-format": // of the turn, and of this process
+			return
+		case "replicas", "retention": // of streams that have to be made
+			if s.NATS != "" {
+				return
+			}
+		}
+		if s.from[f.Name] == "flag" {
+			vain = append(vain, "--"+f.Name)
+		}
+	})
+	if len(vain) == 0 {
+		return nil
+	}
+	where := "on " + s.Data
+	if s.NATS != "" {
+		where = "at the log of --nats"
+	}
+	return exit.Misused(fmt.Errorf("%s: the turn is run by the node %s, which has settings of its own", strings.Join(vain, ", "), where),
+		"leave that out, or give it to that node: sluice-node serve")
 }
 
 // desk is a desk on the log, with a node in this process if that is asked for
@@ -114,7 +183,11 @@ func (s *settings) quiet(w io.Writer) (*slog.Logger, error) {
 	if s.from["log-level"] == "" {
 		plain.logLevel = "warn"
 	}
-	return plain.logger(w)
+	log, err := plain.logger(w)
+	if err != nil {
+		return nil, err
+	}
+	return slog.New(newOneLoss(log.Handler())), nil
 }
 
 // workspaceNamed says whether a workspace was asked for.
@@ -171,48 +244,6 @@ func (a *app) read(from string) ([]byte, error) {
 	return body, err
 }
 
-// submitTo submits, and prints the messages.
-func (a *app) submitTo(ctx context.Context, desk *gateway.Desk, o gateway.Order, sub *submission) error {
-	if !sub.wait {
-		t, err := desk.Submit(ctx, o.Key, o.Turn)
-		if err != nil {
-			return err
-		}
-		return a.printTicket(t)
-	}
-	t, err := desk.Submit(ctx, o.Key, o.Turn)
-	if err != nil {
-		return err
-	}
-	stop := func() {}
-	if sub.progress && !a.json {
-		stop = a.follow(ctx, desk, t.Key, func(e gateway.FeedEvent) error {
-			a.note("%s", describe(e))
-			return nil
-		})
-	}
-	v, err := desk.Wait(ctx, t.Key, sub.timeout)
-	stop()
-	switch {
-	case ctx.Err() != nil:
-		return notEnded(t.Key, fmt.Errorf("stopped waiting for turn %s", t.Key))
-	case err != nil:
-		return err
-	case !v.Ended():
-		return notEnded(t.Key, fmt.Errorf("turn %s has not ended after %v", t.Key, sub.timeout))
-	}
-	m, err := desk.Messages(ctx, v, codec.Format(sub.format))
-	if err != nil {
-		return err
-	}
-	return a.printMessages(t, m)
-}
-
-// notEnded is the error of who waits no longer for a turn.
-func notEnded(key events.TurnKey, err error) error {
-	return &exit.Failure{Err: err, Hint: "it goes on; submit the same with --trace " + key.Trace + " --turn " + key.Turn + " to see its end", Code: exitNotEnded}
-}
-
 func (a *app) printTicket(t gateway.Ticket) error {
 	return a.say(map[string]any{"trace": t.Key.Trace, "turn": t.Key.Turn, "attached": t.Attached}, "%s\n", t.Key)
 }
@@ -232,48 +263,6 @@ func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
 	}
 	return nil
 }
-
-// follow yields a turn's events as they come, until the turn ends or stop is
-// called, which waits a little for the last ones.
-func (a *app) follow(ctx context.Context, desk *gateway.Desk, key events.TurnKey, yield func(gateway.FeedEvent) error) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer close(ended)
-		err := desk.Events(ctx, events.Position{}, gateway.FeedFilter{Trace: key.Trace, Turn: key.Turn}, true, func(e gateway.FeedEvent) error {
-			if e.Notice != "" {
-				return nil
-			}
-			if err := yield(e); err != nil {
-				return err
-			}
-			if events.EndsTurn(e.Record().Event.Kind()) {
-				return errEnded
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errEnded) && ctx.Err() == nil {
-			a.note("%s", show.Lines(err.Error()))
-		}
-	})
-	return func() {
-		late := time.NewTimer(lastWords)
-		defer late.Stop()
-		select {
-		case <-ended:
-		case <-late.C:
-		case <-ctx.Done():
-		}
-		cancel()
-		wg.Wait()
-	}
-}
-
-// lastWords is how long the last events of a turn that has ended may take to be shown.
-const lastWords = 2 * time.Second
-
-var errEnded = errors.New("the turn has ended")
 
 // me is who gives orders at this terminal.
 func me(name string) events.Principal {

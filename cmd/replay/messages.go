@@ -27,8 +27,10 @@ func (a *app) messages() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "messages TRACE[/TURN] | --all", Short: "Rebuild the messages that answer the calls, as they stand or as they stood at an event",
 		Long: "Rebuild the messages that answer the calls, in the order of the turns and of the calls in them. --at shows what the\n" +
-			"model would have been told at that event: calls that were open then have a placeholder. With --json each trace is\n" +
-			"a line, {\"trace\": …, \"messages\": [ … ]}; --all has every trace, in the order in which they ended.",
+			"model would have been told at that event: calls that were open then have a placeholder. A turn has the ids that the\n" +
+			"node's own answer to it has; a trace is rendered as one conversation, so that an id that a later turn uses again is\n" +
+			"made unique there, where the provider wants that. With --json each trace is a line,\n" +
+			"{\"trace\": …, \"messages\": [ … ]}; --all has every trace, in the order in which they ended.",
 		Args: command.Args(0, 1, "a trace, a turn as trace/turn, or --all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 1) == all {
@@ -59,7 +61,7 @@ func (a *app) messages() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&at, "at", "", "`position` of the last event that counts")
-	f.StringVar(&format, "format", "", "openai, anthropic or json; left out: that of the trace's first turn, else openai")
+	f.StringVar(&format, "format", "", "openai, anthropic or json; left out: that of the turn, or of the trace's first one, else openai")
 	f.BoolVar(&all, "all", false, "every trace of the log")
 	return cmd
 }
@@ -180,8 +182,9 @@ func (m *renderer) print(ctx context.Context, t target, conv projections.Convers
 	return nil
 }
 
-// render is the messages of the turns that are asked for. Ids are those that they
-// have in the whole conversation, whichever turns are shown.
+// render is the messages of the turns that are asked for. A provider that wants
+// ids unique gets them so within what is shown: a turn alone has the ids that its
+// submitter was told, and a trace is one conversation.
 func (m *renderer) render(ctx context.Context, t target, conv projections.Conversation) ([]json.RawMessage, error) {
 	out := []json.RawMessage{}
 	format := m.format
@@ -190,6 +193,12 @@ func (m *renderer) render(ctx context.Context, t target, conv projections.Conver
 	}
 	var seen []string
 	for _, turn := range conv.Turns {
+		if t.turn != "" && turn.Key.Turn != t.turn {
+			continue
+		}
+		if t.turn != "" && m.format == "" {
+			format = formatOf(projections.Conversation{Turns: []*projections.Turn{turn}})
+		}
 		calls := make([]events.RawCall, len(turn.Calls))
 		for i, c := range turn.Calls {
 			calls[i] = c.Raw // ids need no arguments
@@ -200,9 +209,6 @@ func (m *renderer) render(ctx context.Context, t target, conv projections.Conver
 			return nil, err
 		}
 		seen = append(seen, ids...)
-		if t.turn != "" && turn.Key.Turn != t.turn {
-			continue
-		}
 		answers, err := turn.Answers(blobsOf(ctx, m.store))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

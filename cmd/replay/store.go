@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -82,7 +80,7 @@ func (s *settings) openData(ctx context.Context, log *slog.Logger, make bool, la
 	case found:
 		return s.OpenRunning(ctx, running, jetlog.Config{Log: log})
 	}
-	if !make && !holdsLog(s.Data) {
+	if !make && !session.HoldsLog(s.Data) {
 		return nil, noLog(fmt.Errorf("there is no log in %s", s.Data))
 	}
 	return session.OpenEmbedded(ctx, jetlog.ServerConfig{Dir: s.Data, Log: log}, jetlog.Config{Log: log})
@@ -90,13 +88,6 @@ func (s *settings) openData(ctx context.Context, log *slog.Logger, make bool, la
 
 func noLog(err error) error {
 	return exit.Unusable(err, "name the directory of a node with --data, or a server with --nats; sluice-replay import makes a new log")
-}
-
-// holdsLog says whether a log was ever kept in a directory. Opening one that has
-// none would make it.
-func holdsLog(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, "jetstream"))
-	return !errors.Is(err, fs.ErrNotExist) // anything else is for the opening to explain
 }
 
 // patience is how long a process may take that uses the directory for a moment,

@@ -97,6 +97,9 @@ func TestWordsOfPeopleAreBounded(t *testing.T) {
 			t.Errorf("%s with %d bytes of words: %d %s", path, len(long), status, answer)
 		}
 	}
+	if t.Failed() {
+		return // what was accepted may keep the turn from its end
+	}
 	n.post("/v1/turns/words/t/cancel", nil)
 	for _, c := range n.end("words", "t").Calls {
 		c.is(t, "cancelled", "", "none")

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,16 +105,7 @@ func TestSIGKILLInTheMiddle(t *testing.T) {
 		t.Errorf("the first call started only after %v", d)
 	}
 
-	for _, v := range []view{read, charged, bash, rest, waits} {
-		list := n.events(v.Trace, v.Turn)
-		at, err := time.Parse(time.RFC3339Nano, list[len(list)-1].Time)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := at.Sub(n.up); d > 10*time.Second {
-			t.Errorf("%s ended only %v after the new process was up", v.Trace, d.Round(time.Millisecond))
-		}
-	}
+	inTime(t, n, read, charged, bash, rest, waits)
 	for what, c := range map[string]struct{ got, want string }{
 		"a read":                           {chain(n.events("mid-read", "t"), "0"), "started 1, recovered restart, started 2, completed"},
 		"a call that had not started":      {chain(n.events("mid-read", "t"), "1"), "started 1, completed"},
@@ -160,6 +150,21 @@ func TestSIGKILLInTheMiddle(t *testing.T) {
 		t.Errorf("generation %d after an unclean start", n.Generation)
 	}
 	verified(t, p, n)
+}
+
+// inTime: no turn waited for a backstop.
+func inTime(t *testing.T, n *node, turns ...view) {
+	t.Helper()
+	for _, v := range turns {
+		list := n.events(v.Trace, v.Turn)
+		at, err := time.Parse(time.RFC3339Nano, list[len(list)-1].Time)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := at.Sub(n.up); d > 10*time.Second {
+			t.Errorf("%s ended only %v after the new process was up", v.Trace, d.Round(time.Millisecond))
+		}
+	}
 }
 
 func lastClaim(list []event) string {
@@ -288,7 +293,7 @@ func TestAStoppedProcessIsNoDeadOne(t *testing.T) {
 	if k := p.charged("stopped"); k != 1 {
 		t.Errorf("charged %d times", k)
 	}
-	if !slices.Contains([]string{"new"}, lastClaim(n.events(v.Trace, v.Turn))) {
-		t.Errorf("claimed as %q", lastClaim(n.events(v.Trace, v.Turn)))
+	if why := lastClaim(n.events(v.Trace, v.Turn)); why != "new" {
+		t.Errorf("claimed as %q", why)
 	}
 }

@@ -6,6 +6,7 @@ package session
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,13 @@ func defaultData() string {
 		return "sluice-data"
 	}
 	return filepath.Join(home, ".local", "share", "sluice")
+}
+
+// HoldsLog says whether a log was ever kept in a directory. Opening one that has
+// none would make it.
+func HoldsLog(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "jetstream"))
+	return !errors.Is(err, fs.ErrNotExist) // anything else is for the opening to explain
 }
 
 // EnvName is the variable of the environment that stands for a flag.

@@ -16,7 +16,8 @@ import (
 // Session is a log that is open.
 type Session struct {
 	Bus    *jetlog.Bus
-	Server *jetlog.Server // the log is embedded in this process; else nil
+	Server *jetlog.Server  // the log is embedded in this process; else nil
+	Found  *jetlog.Running // the node that keeps the log, where OpenRunning has opened it; else nil
 
 	stop context.CancelFunc // ends what LendBarrier has begun; nil where it has not
 	wg   sync.WaitGroup
@@ -50,7 +51,7 @@ func (p Place) OpenRunning(ctx context.Context, running jetlog.Running, conf jet
 	if err != nil {
 		return nil, err
 	}
-	far.notes = ses.Bus
+	far.notes, ses.Found = ses.Bus, &running
 	return ses, nil
 }
 
