@@ -26,6 +26,7 @@ type group struct {
 	kick   chan struct{}
 	quit   chan struct{}
 	failed chan struct{}
+	after  []func()
 	wg     sync.WaitGroup
 
 	mu   sync.Mutex
@@ -39,8 +40,9 @@ type round struct {
 	err  error // set before done is closed
 }
 
-func newGroup(flush func() error) *group {
-	g := &group{flush: flush, kick: make(chan struct{}, 1), quit: make(chan struct{}), failed: make(chan struct{})}
+// newGroup starts a barrier. after is called once a sync has failed.
+func newGroup(flush func() error, after ...func()) *group {
+	g := &group{flush: flush, after: after, kick: make(chan struct{}, 1), quit: make(chan struct{}), failed: make(chan struct{})}
 	g.wg.Go(g.run)
 	return g
 }
@@ -95,6 +97,9 @@ func (g *group) run() {
 			g.end(r.err)
 			close(g.failed)
 			close(r.done)
+			for _, f := range g.after {
+				f()
+			}
 			return
 		}
 		close(r.done)

@@ -155,7 +155,7 @@ func (b *Bus) loadFrom(ctx context.Context, turn events.TurnKey, from, atLeast u
 			continue
 		case err == nil && from > atLeast:
 			return out, nil
-		case err == nil && tries > 6:
+		case err == nil && tries > 0: // the mirror is behind, or there is nothing more of this turn
 			if atLeast, err = b.reachable(ctx, subject, atLeast); err != nil && !passing(err) {
 				return nil, err
 			}

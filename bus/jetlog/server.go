@@ -34,7 +34,8 @@ type Server struct {
 	files   *files // what the barrier syncs
 	group   *group // nil unless Sync is barrier
 	barrier bus.Barrier
-	failed  <-chan struct{} // the group's; nil without one
+	failed  chan struct{} // see lose
+	lost    sync.Once
 	url     string
 
 	mu      sync.Mutex
@@ -55,7 +56,7 @@ func StartServer(ctx context.Context, c ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: c, log: c.logger(), running: Running{PID: os.Getpid(), Token: c.Token}}
+	s := &Server{cfg: c, log: c.logger(), failed: make(chan struct{}), running: Running{PID: os.Getpid(), Token: c.Token}}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.start(ctx); err != nil {
 		s.halt()
@@ -96,9 +97,9 @@ func (s *Server) Barrier() bus.Barrier { return s.barrier }
 // Generations say where each generation of the log begins, oldest first.
 func (s *Server) Generations() []Span { return slices.Clone(s.gens) }
 
-// Failed is closed when a sync fails: nothing can be promised any more, and the
-// node must stop. Without a barrier it is nil, and blocks for ever: the server
-// syncs by itself, and refuses appends where it cannot.
+// Failed is closed when a sync fails, or when the server says that it cannot
+// write any more, as on a full disk: nothing can be promised then, and what waits
+// for an answer may wait for ever. The node must stop.
 func (s *Server) Failed() <-chan struct{} {
 	return s.failed
 }

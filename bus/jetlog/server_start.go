@@ -59,7 +59,7 @@ func (s *Server) launch() error {
 	if err != nil {
 		return err
 	}
-	l := &serverLog{ctx: s.ctx, log: s.log}
+	l := &serverLog{ctx: s.ctx, log: s.log, lose: s.lose}
 	srv.SetLoggerV2(l, false, false, false)
 	s.nats = srv
 	srv.Start() // returns when the store was recovered
@@ -143,10 +143,12 @@ func (s *Server) guard() {
 		s.barrier = stated(s.cfg.Sync)
 		return
 	}
-	s.group = newGroup(s.files.sync)
-	s.failed = s.group.failed
+	s.group = newGroup(s.files.sync, s.lose)
 	s.barrier = s.group
 }
+
+// lose says, once, that the store cannot be written any more.
+func (s *Server) lose() { s.lost.Do(func() { close(s.failed) }) }
 
 // barrierStreams are the streams that the barrier covers: all but the mirror,
 // which can be made anew from the log.

@@ -194,7 +194,7 @@ func (s *serving) wait(ctx context.Context) error {
 	case err := <-s.node.actors.Failed():
 		return durability(err)
 	case <-lost:
-		return durability(errors.New("a sync of the log failed"))
+		return durability(errors.New("the log cannot be written any more: a sync failed, or the disk is full"))
 	case err := <-s.ended:
 		s.ended <- nil
 		return fmt.Errorf("HTTP ended: %w", err)
