@@ -75,6 +75,9 @@ func (d *decider) decide(cmd Command) error {
 	if d.t.Submitted == nil {
 		return ErrNoTurn
 	}
+	if err := checkWords(wordsOf(cmd)); err != nil {
+		return err
+	}
 	switch c := cmd.(type) { // anyone may send these
 	case Claim:
 		return d.claim(c)

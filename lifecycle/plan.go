@@ -41,6 +41,9 @@ func CheckSubmission(s events.TurnSubmitted) error {
 	case s.Placement != "" && (events.CheckID("placement", s.Placement) != nil || s.Placement[0] == '_'):
 		return bad("placement %q: want 1 to 64 of A-Z a-z 0-9 _ -, not beginning with _", s.Placement)
 	}
+	if err := checkCaller(s); err != nil {
+		return fmt.Errorf("%w: %w", ErrSubmission, err)
+	}
 	l := s.Limits
 	if l.Concurrency < 0 || l.Concurrency > MaxConcurrency {
 		return bad("limits.max_concurrency %d: want 0 to %d", l.Concurrency, MaxConcurrency)
