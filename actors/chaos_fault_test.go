@@ -290,31 +290,35 @@ func (l *ledger) tools(w *chaos) []tools.Tool {
 		make1("deafcharge", deafCharge),
 	}
 	for i := range list {
-		t := &list[i]
-		switch t.Name {
-		case "brittle":
-			t.Safe = func(json.RawMessage) bool { panic("a tool's own function") }
-		case "pay":
-			t.Probe = func(_ context.Context, in tools.Invocation) (tools.Finding, error) {
-				if l.of(in.Call.String()) == 0 {
-					return tools.Finding{}, nil
-				}
-				return tools.Finding{Found: true, Result: events.Result{Status: events.Success, Text: events.Body{Text: "paid"}}}, nil
-			}
-		case "put":
-			t.HonoursKey = true
-			t.Key = func(args json.RawMessage) string { return argsOf(args).Key }
-		case "order":
-			t.Key = func(args json.RawMessage) string { return argsOf(args).Key }
-		case "locked":
-			t.Resources = func(args json.RawMessage) []events.ResourceUse {
-				return []events.ResourceUse{{Name: "db:" + argsOf(args).Res, Exclusive: true}}
-			}
-		case "shaky", "deaf":
-			t.Limits.Retries = 1
-		}
+		l.specify(&list[i])
 	}
 	return list
+}
+
+// specify gives a tool what makes it hard.
+func (l *ledger) specify(t *tools.Tool) {
+	switch t.Name {
+	case "brittle":
+		t.Safe = func(json.RawMessage) bool { panic("a tool's own function") }
+	case "pay":
+		t.Probe = func(_ context.Context, in tools.Invocation) (tools.Finding, error) {
+			if l.of(in.Call.String()) == 0 {
+				return tools.Finding{}, nil
+			}
+			return tools.Finding{Found: true, Result: events.Result{Status: events.Success, Text: events.Body{Text: "paid"}}}, nil
+		}
+	case "put":
+		t.HonoursKey = true
+		t.Key = func(args json.RawMessage) string { return argsOf(args).Key }
+	case "order":
+		t.Key = func(args json.RawMessage) string { return argsOf(args).Key }
+	case "locked":
+		t.Resources = func(args json.RawMessage) []events.ResourceUse {
+			return []events.ResourceUse{{Name: "db:" + argsOf(args).Res, Exclusive: true}}
+		}
+	case "shaky", "deaf":
+		t.Limits.Retries = 1
+	}
 }
 
 func (w *chaos) submitAll(ctx context.Context) {

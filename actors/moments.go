@@ -231,7 +231,7 @@ func (n *Node) expectations(ctx context.Context, o owe, tool tools.Tool, workspa
 		if !ok {
 			continue
 		}
-		e := events.Expectation{Path: seen.Path, Digest: seen.Digest, Size: seen.Size, Mtime: seen.Mtime}
+		e := events.Expectation(seen)
 		if err := n.unchanged(ctx, workspace, []events.Seen{seen}); err != nil {
 			var te *tools.Error
 			if errors.As(err, &te) {

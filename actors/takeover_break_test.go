@@ -206,45 +206,46 @@ func freed(t *testing.T, b bus.Bus, resource string) {
 	eventually(t, "a free lock", func() bool { return lockOf(t, b, resource).Empty(time.Now()) })
 }
 
-// TestAZombieComesBack: its attempt goes on while another node takes over. What it
-// answers is evidence, and its leases are not its own any more.
+// TestAZombieComesBack: its attempt goes on while another node takes over, and goes
+// on with the turn. What it answers is evidence, and its leases are not its own any
+// more.
 func TestAZombieComesBack(t *testing.T) {
 	t.Parallel()
 	l := shortLog()
-	var ran atomic.Int64
-	gate := make(chan struct{})
-	charge := counting("charge", events.Irreversible, &ran, gate)
-	charge.Run = func(ctx context.Context, in tools.Invocation) (events.Result, error) { // deaf: it hears of no cancel
+	var ran, slow atomic.Int64
+	gate, last := make(chan struct{}), make(chan struct{})
+	charge := testTool("charge", events.Irreversible, func(ctx context.Context, in tools.Invocation) (events.Result, error) {
 		ran.Add(1)
-		<-gate
+		<-gate // deaf: it hears of no cancel
 		return echo(ctx, in)
-	}
-	charge.Resources = func(json.RawMessage) []events.ResourceUse {
-		return []events.ResourceUse{{Name: "db:x", Exclusive: true}}
-	}
+	})
+	charge.Resources = func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
 	zv := l.View("zombie")
 	short := func(c *Config) { c.Heartbeat, c.LockTTL = 50*time.Millisecond, time.Second }
-	zombie := testNode(t, zv, short, charge)
+	zombie := testNode(t, zv, short, charge, counting("slow", events.Readonly, &slow, last))
 	b := l.View("door")
-	key := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("charge", "slow")})
 	eventually(t, "the run", func() bool { return ran.Load() == 1 })
 	zv.Disconnect()
-	other := testNode(t, l.View("b"), short, charge)
-	wantLasts(t, ended(t, b, key), "unknown")
+	other := testNode(t, l.View("b"), short, charge, counting("slow", events.Readonly, &slow, last))
+	eventually(t, "the next call", func() bool { return slow.Load() == 1 })
 	freed(t, b, "db:x")
 	zv.Connect()
 	close(gate)
 	turn := until(t, b, key, "the evidence", func(turn lifecycle.Turn) bool { return turn.Calls[0].Resolved != nil })
+	wantLasts(t, turn, "unknown started")
 	late := turn.Calls[0].Late
 	if len(late) != 1 || late[0].Owner.Boot != zombie.cfg.Boot || turn.Calls[0].Resolved.Effects != events.EffectsDone {
 		t.Errorf("late %+v, resolved %+v", late, turn.Calls[0].Resolved)
 	}
 	forgotten(t, zombie)
-	forgotten(t, other)
 	pause(t.Context(), 500*time.Millisecond) // more than one renewal
 	if s := lockOf(t, b, "db:x"); !s.Empty(time.Now()) {
 		t.Errorf("the lock is held again: %+v", s)
 	}
+	close(last)
+	wantLasts(t, ended(t, b, key), "unknown completed")
+	forgotten(t, other)
 	if ran.Load() != 1 {
 		t.Errorf("it ran %d times", ran.Load())
 	}

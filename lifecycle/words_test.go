@@ -20,8 +20,15 @@ func TestWordsAreBounded(t *testing.T) {
 	}
 	turn = Evolve(turn, Meta{}, recs[0])
 	for _, cmd := range []Command{
-		CancelTurn{By: me, Reason: long}, CancelCall{By: me, Reason: long}, Approve{By: me, Note: long}, Reject{By: me, Note: long},
-		Resolve{By: me, Note: long, Effects: events.EffectsNone}, CancelTurn{By: loud}, CancelCall{By: loud}, Approve{By: loud}, Undone{By: loud},
+		CancelTurn{By: me, Reason: long},
+		CancelCall{By: me, Reason: long},
+		Approve{By: me, Note: long},
+		Reject{By: me, Note: long},
+		Resolve{By: me, Note: long, Effects: events.EffectsNone},
+		CancelTurn{By: loud},
+		CancelCall{By: loud},
+		Approve{By: loud},
+		Undone{By: loud},
 	} {
 		if recs, err := Decide(turn, Env{}, cmd); !errors.Is(err, ErrWords) || recs != nil {
 			t.Errorf("%T: %v, %v", cmd, recs, err)

@@ -27,6 +27,7 @@ func (l *serverLog) say(level slog.Level, format string, v []any) {
 // The methods of the server's logger.
 
 func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
+
 func (l *serverLog) Warnf(format string, v ...any) {
 	l.say(slog.LevelWarn, format, v)
 	l.listen(fmt.Sprintf(format, v...))
