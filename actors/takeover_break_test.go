@@ -219,7 +219,9 @@ func TestAZombieComesBack(t *testing.T) {
 		<-gate // deaf: it hears of no cancel
 		return echo(ctx, in)
 	})
-	charge.Resources = func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "db:x", Exclusive: true}} }
+	charge.Resources = func(json.RawMessage) []events.ResourceUse {
+		return []events.ResourceUse{{Name: "db:x", Exclusive: true}}
+	}
 	zv := l.View("zombie")
 	short := func(c *Config) { c.Heartbeat, c.LockTTL = 50*time.Millisecond, time.Second }
 	zombie := testNode(t, zv, short, charge, counting("slow", events.Readonly, &slow, last))
