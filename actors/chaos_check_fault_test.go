@@ -30,6 +30,7 @@ func (w *chaos) converge() {
 			w.state()
 			w.t.FailNow()
 		}
+		w.askAll()
 		if time.Now().After(next) {
 			next = time.Now().Add(time.Second)
 			w.sweep()
@@ -48,16 +49,31 @@ func (w *chaos) open() []string {
 	return out
 }
 
+// askAll has people decide what is still asked.
+func (w *chaos) askAll() {
+	for _, key := range w.known() {
+		_, turn := w.fresh(key)
+		for _, c := range turn.Calls {
+			if c.Phase == lifecycle.PhaseAsking && w.chance(0.1) {
+				w.decide(turn, c)
+			}
+		}
+	}
+}
+
 func (w *chaos) sweep() {
 	for _, key := range w.known() {
 		stored, turn := w.fresh(key)
 		if turn.Ended != nil || turn.Parked == nil {
 			continue
 		}
-		last := stored[len(stored)-1].Commit.Records
-		silent := last[len(last)-1].Event.Kind() == events.KindTurnParked
+		last := stored[len(stored)-1].Commit
+		silent := holds(last, events.KindTurnParked) || time.Since(last.At) < 3*time.Second // its wake-up may be under way
 		if silent && (turn.Parked.Due.IsZero() || time.Now().Before(turn.Parked.Due.Add(time.Second))) {
 			continue
+		}
+		if w.noWake.Load() == 0 {
+			w.t.Logf("nobody but the sweep has heard of what happened to %s:%s", key, kinds(stored))
 		}
 		if err := w.door.Push(w.t.Context(), bus.Item{ID: ulid.Make().String(), Turn: key}); err != nil {
 			w.t.Error(err)

@@ -59,6 +59,8 @@ type chaos struct {
 	mu   sync.Mutex
 	rand *rand.Rand
 
+	expire time.Duration
+	rough  float64 // how many faults there are: 0 to 4 times the usual
 	book   *ledger
 	faults atomic.Bool
 	boots  atomic.Int64
@@ -80,11 +82,13 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		rand: rand.New(rand.NewPCG(seed, 1)), book: newLedger(),
 	}
 	w.door = w.log.View("door")
+	w.expire = []time.Duration{700 * time.Millisecond, time.Minute}[w.pick(2)]
+	w.rough = []float64{0, 1, 1, 2, 4}[w.pick(5)]
 	w.log.SetFaults(&memlog.Faults{
 		Append:  func(events.Commit) (bool, error) { return w.fault(0.04) },
 		Push:    func(bus.Item) (bool, error) { return w.fault(0.04) },
 		Put:     func(string, string) (bool, error) { return w.fault(0.03) },
-		AckLost: func(bus.Item) bool { return w.faults.Load() && w.chance(0.1) },
+		AckLost: func(bus.Item) bool { return w.faults.Load() && w.chance(0.1*w.rough) },
 		Mirror: func(_ events.TurnKey, last uint64) uint64 {
 			if !w.faults.Load() || w.chance(0.5) {
 				return last
@@ -108,7 +112,7 @@ func (w *chaos) chance(p float64) bool {
 }
 
 func (w *chaos) fault(p float64) (kept bool, err error) {
-	if !w.faults.Load() || !w.chance(p) {
+	if !w.faults.Load() || !w.chance(p*w.rough) {
 		return false, nil
 	}
 	return w.chance(0.5), bus.ErrUncertain
@@ -156,7 +160,7 @@ func (w *chaos) start() {
 	view := w.log.View(boot)
 	n, err := New(Config{
 		Bus: view, Registry: reg, Authorizer: asking{}, Boot: boot, Workspace: w.t.TempDir(), Room: 1 + w.pick(6),
-		Drain: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond, Approval: 700 * time.Millisecond,
+		Drain: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond, Approval: w.expire,
 		Presence: time.Second, LockTTL: time.Second,
 		Breaker: lifecycle.BreakerConfig{Window: 150 * time.Millisecond, Lease: 500 * time.Millisecond},
 		Log:     slog.New(slog.NewTextHandler(testLog{w.t}, nil)).With("node", boot),
