@@ -159,7 +159,8 @@ func (w *chaos) questions(healed time.Time) {
 func (w *chaos) effectsOf(key events.TurnKey, c *lifecycle.Call, history string) {
 	did := w.book.of(key.Call(c.Offset).String())
 	bad := func(why string) {
-		w.t.Errorf("%s call %d (%s) ended %s, did its effect %d times: %s; history:%s", key, c.Offset, c.Tool, c.Last, did, why, history)
+		w.t.Errorf("%s call %d (%s) ended %s, did its effect %d times (%s): %s; history:%s",
+			key, c.Offset, c.Tool, c.Last, did, w.book.where[key.Call(c.Offset).String()], why, history)
 	}
 	tier, known := chaosTiers[c.Tool]
 	switch {

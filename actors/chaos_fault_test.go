@@ -152,7 +152,7 @@ func (w *chaos) run() {
 // start adds a node with a boot id of its own.
 func (w *chaos) start() {
 	boot := fmt.Sprintf("n%d", w.boots.Add(1))
-	reg, err := tools.NewRegistry(w.book.tools(w)...)
+	reg, err := tools.NewRegistry(w.book.tools(w, boot)...)
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -199,17 +199,19 @@ type ledger struct {
 	mu      sync.Mutex
 	effects map[string]int // by call
 	keys    map[string]int // by idempotency key
+	where   map[string]string
 }
 
-func newLedger() *ledger { return &ledger{effects: make(map[string]int), keys: make(map[string]int)} }
+func newLedger() *ledger { return &ledger{effects: make(map[string]int), keys: make(map[string]int), where: make(map[string]string)} }
 
-func (l *ledger) act(in tools.Invocation, honour bool) {
+func (l *ledger) act(boot string, in tools.Invocation, honour bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if honour && l.keys[in.Key] > 0 {
 		return
 	}
 	l.effects[in.Call.String()]++
+	l.where[in.Call.String()] += fmt.Sprintf(" attempt %d on %s at %s", in.Attempt, boot, time.Now().Format("05.000"))
 	if in.Key != "" {
 		l.keys[in.Key]++
 	}
@@ -239,7 +241,7 @@ var chaosTiers = map[string]events.Tier{
 	"ask": events.Approval, "put": events.Reversible, "deafcharge": events.Irreversible,
 }
 
-func (l *ledger) tools(w *chaos) []tools.Tool {
+func (l *ledger) tools(w *chaos, boot string) []tools.Tool {
 	make1 := func(name string, run func(ctx context.Context, in tools.Invocation) (events.Result, error)) tools.Tool {
 		return testTool(name, chaosTiers[name], run)
 	}
@@ -256,7 +258,7 @@ func (l *ledger) tools(w *chaos) []tools.Tool {
 			if !pause(ctx, w.wait(20*time.Millisecond)) {
 				return events.Result{}, ctx.Err()
 			}
-			l.act(in, honour)
+			l.act(boot, in, honour)
 			if !pause(ctx, w.wait(30*time.Millisecond)) {
 				return events.Result{}, ctx.Err()
 			}
@@ -283,7 +285,7 @@ func (l *ledger) tools(w *chaos) []tools.Tool {
 		return events.Result{}, &tools.Error{Code: events.NotFound, Message: "no such order", Effects: events.EffectsNone}
 	}
 	deafCharge := func(ctx context.Context, in tools.Invocation) (events.Result, error) {
-		l.act(in, false)
+		l.act(boot, in, false)
 		return deaf(ctx, in)
 	}
 	list := []tools.Tool{
