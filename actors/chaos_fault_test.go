@@ -202,7 +202,9 @@ type ledger struct {
 	where   map[string]string
 }
 
-func newLedger() *ledger { return &ledger{effects: make(map[string]int), keys: make(map[string]int), where: make(map[string]string)} }
+func newLedger() *ledger {
+	return &ledger{effects: make(map[string]int), keys: make(map[string]int), where: make(map[string]string)}
+}
 
 func (l *ledger) act(boot string, in tools.Invocation, honour bool) {
 	l.mu.Lock()

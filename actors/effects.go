@@ -190,7 +190,7 @@ func (a *turnActor) parkWith(cmd lifecycle.Park, at time.Time) {
 			err = n.cfg.Bus.Set(n.ctx, bus.Token(key.String()), at, it)
 		}
 		if err != nil {
-			n.log.Warn("a timer could not be written: the turn stays in memory for now", "turn", key.String(), "err", err)
+			n.log.Warn("a timer could not be written: the turn stays in memory until it can", "turn", key.String(), "err", err)
 			if !pause(n.ctx, backOff) {
 				return
 			}

@@ -111,7 +111,7 @@ type Error struct {
 	Class   events.Class // "" means ClassTool
 	Message string
 	Path    string         // JSON Pointer into the arguments, if one is to blame
-	Effects events.Effects // "" means none for readonly, done otherwise: the tool answered
+	Effects events.Effects // "" means none for readonly, and for refused arguments and conflicts; possible otherwise
 	After   time.Duration  // the other side's Retry-After; 0 means none
 	Result  *events.Result // output to keep beside the error; nil means none
 }
