@@ -411,3 +411,47 @@ func TestDurabilityIsLost(t *testing.T) {
 		t.Errorf("it ran %d times and ended %s", ran.Load(), turn.Calls[0].Last)
 	}
 }
+
+// TestAClaimOfTheSameNode: the turn has ended here, its ack was lost, and the message
+// is seated again on a mirror that lags. The new actor's claim is lost too; the one
+// that it then finds in the log, of the same node and epoch, is not its own.
+func TestAClaimOfTheSameNode(t *testing.T) {
+	l := shortLog()
+	var again atomic.Bool
+	var looked, appended, ran atomic.Int64
+	var started atomic.Uint64
+	l.SetFaults(&memlog.Faults{
+		AckLost: func(bus.Item) bool { return again.CompareAndSwap(false, true) },
+		Mirror: func(_ events.TurnKey, last uint64) uint64 {
+			switch {
+			case !again.Load() || started.Load() == 0:
+				return last
+			case looked.Add(1) == 1:
+				return 1 // the submission
+			}
+			return started.Load()
+		},
+		Append: func(c events.Commit) (bool, error) {
+			if again.Load() && c.By.Boot != "" && appended.Add(1) == 1 {
+				return false, bus.ErrUncertain
+			}
+			return true, nil
+		},
+	})
+	n := testNode(t, l.View("a"), fast, counting("charge", events.Irreversible, &ran, nil))
+	b := l.View("door")
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+	wantLasts(t, ended(t, b, key), "completed")
+	stored, err := b.Load(t.Context(), key, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(stored, func(s bus.Stored) bool { return holds(s.Commit, events.KindStarted) })
+	looked.Store(0)
+	started.Store(stored[i].Seq)
+	eventually(t, "the second claim's loss", func() bool { return appended.Load() > 0 })
+	eventually(t, "an ack", func() bool { turns, _ := n.Running(); return turns == 0 && l.Redeliver("") == 0 })
+	if ran.Load() != 1 {
+		t.Errorf("an irreversible call ran %d times", ran.Load())
+	}
+}

@@ -33,7 +33,7 @@ type turnActor struct {
 	at    uint64         // sequence of the last one
 	state lifecycle.Turn // of what is in the log
 	owner events.Owner   // as this actor has claimed it; zero before
-	mine  events.Owner   // of the last claim that this actor decided: what the log may name as its own
+	mine  claimed        // the last claim that this actor decided: what the log may name as its own
 	was   events.Owner   // as whom it acted last: what still comes of that is evidence
 
 	// What has been decided on top and is not in the log yet.
@@ -73,6 +73,13 @@ type turnActor struct {
 	back    bool         // the message is given back once the turn is out of memory
 
 	hopeless string // why the turn has to be abandoned, "" if it need not be
+}
+
+// claimed is a claim that a turn's actor can know again: another actor of the same
+// node may have come to the same epoch, and what that one began is not this one's.
+type claimed struct {
+	owner events.Owner
+	reply string
 }
 
 func newTurnActor(n *Node, key events.TurnKey, stored []bus.Stored, drained bool) *turnActor {
@@ -186,7 +193,7 @@ func (a *turnActor) refold(stored []bus.Stored) {
 		a.was = a.owner
 	}
 	a.owner = events.Owner{}
-	if a.state.Owner == a.mine && a.state.Parked == nil {
+	if a.state.Parked == nil && a.state.Claim != nil && a.mine == (claimed{a.state.Owner, a.state.Claim.Reply}) {
 		a.owner = a.state.Owner
 		a.claimed = a.claimed || a.owner.Boot != ""
 	}
@@ -220,9 +227,9 @@ func (a *turnActor) command(cmd lifecycle.Command) {
 	if len(recs) == 0 {
 		return
 	}
-	if _, ok := cmd.(lifecycle.Claim); ok {
+	if claim, ok := cmd.(lifecycle.Claim); ok {
 		a.owner = events.Owner{Boot: a.n.cfg.Boot, Epoch: a.spec.Owner.Epoch + 1}
-		a.mine = a.owner
+		a.mine = claimed{a.owner, claim.Reply}
 	}
 	for _, r := range recs {
 		a.spec = lifecycle.Evolve(a.spec, lifecycle.Meta{At: env.Now, By: a.owner}, r)
