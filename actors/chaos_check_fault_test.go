@@ -17,7 +17,7 @@ import (
 // design names: it queues parked turns that somebody appended to, or whose time
 // has come. Nothing else is helped along.
 func (w *chaos) converge() {
-	deadline := time.Now().Add(25 * time.Second)
+	deadline := time.Now().Add(35 * time.Second)
 	for next := time.Now().Add(time.Second); ; {
 		open := w.open()
 		if len(open) == 0 {
@@ -43,7 +43,7 @@ func (w *chaos) open() []string {
 	var out []string
 	for _, key := range w.known() {
 		if stored, turn := w.fresh(key); turn.Ended == nil {
-			out = append(out, fmt.Sprintf("%s owner %v:%s", key, turn.Owner, kinds(stored)))
+			out = append(out, fmt.Sprintf("%s, claim %+v %s:%s", key, turn.Claim, turn.Broken, kinds(stored)))
 		}
 	}
 	return out
@@ -67,13 +67,17 @@ func (w *chaos) sweep() {
 		if turn.Ended != nil || turn.Parked == nil {
 			continue
 		}
+		late := 10 * time.Second // a wake-up or a timer should have come by then
+		if w.noWake[key] {
+			late = time.Second
+		}
 		last := stored[len(stored)-1].Commit
-		silent := holds(last, events.KindTurnParked) || time.Since(last.At) < 3*time.Second // its wake-up may be under way
-		if silent && (turn.Parked.Due.IsZero() || time.Now().Before(turn.Parked.Due.Add(time.Second))) {
+		silent := holds(last, events.KindTurnParked) || time.Since(last.At) < late
+		if silent && (turn.Parked.Due.IsZero() || time.Since(turn.Parked.Due) < late) {
 			continue
 		}
-		if w.noWake.Load() == 0 {
-			w.t.Logf("nobody but the sweep has heard of what happened to %s:%s", key, kinds(stored))
+		if !w.noWake[key] {
+			w.t.Errorf("nobody has heard of what happened to %s, due %s, it is %s:%s", key, turn.Parked.Due, time.Now(), kinds(stored))
 		}
 		if err := w.door.Push(w.t.Context(), bus.Item{ID: ulid.Make().String(), Turn: key}); err != nil {
 			w.t.Error(err)
@@ -82,6 +86,14 @@ func (w *chaos) sweep() {
 }
 
 func (w *chaos) state() {
+	w.t.Logf("%d messages are in somebody's hands", w.log.Redeliver(""))
+	for {
+		d, ok := w.door.TryPull([]string{events.DefaultPlacement, events.EndPlacement})
+		if !ok {
+			break
+		}
+		w.t.Logf("queued: %s %s", d.Reply(), d.Item().Turn)
+	}
 	for _, n := range w.nodes {
 		turns, attempts := n.Running()
 		n.mu.Lock()
@@ -144,7 +156,8 @@ func (w *chaos) questions(healed time.Time) {
 	for _, n := range w.nodes {
 		n.hands.mu.Lock()
 		for key := range n.hands.at {
-			w.t.Errorf("node %s still remembers attempt %d of %s", n.cfg.Boot, key.attempt, key.call)
+			stored, _ := w.fresh(key.call.TurnKey())
+			w.t.Errorf("node %s still remembers attempt %d of %s:%s", n.cfg.Boot, key.attempt, key.call, kinds(stored))
 		}
 		n.hands.mu.Unlock()
 		n.locks.mu.Lock()
@@ -223,7 +236,9 @@ func (w *chaos) emptyQueues() {
 		if !ok {
 			break
 		}
-		left = append(left, fmt.Sprintf("wake-up of %s (%s, delivered %d times)", d.Item().Turn, d.Item().ID, d.Deliveries()-1))
+		if d.Deliveries() > 1 || !strings.HasPrefix(d.Item().ID, "timer.") { // one may come when all have stopped
+			left = append(left, fmt.Sprintf("wake-up of %s (%s, delivered %d times)", d.Item().Turn, d.Item().ID, d.Deliveries()-1))
+		}
 		_ = d.Ack()
 	}
 	for _, l := range left {

@@ -67,7 +67,7 @@ type chaos struct {
 	nodes  []*chaosNode // alive
 	dead   sync.WaitGroup
 	turns  []events.TurnKey
-	noWake atomic.Int64
+	noWake map[events.TurnKey]bool // of whom nobody was told
 }
 
 type chaosNode struct {
@@ -79,7 +79,7 @@ type chaosNode struct {
 func newChaos(t *testing.T, seed uint64) *chaos {
 	w := &chaos{
 		t: t, log: memlog.New(memlog.Config{AckWait: 400 * time.Millisecond}),
-		rand: rand.New(rand.NewPCG(seed, 1)), book: newLedger(),
+		rand: rand.New(rand.NewPCG(seed, 1)), book: newLedger(), noWake: make(map[events.TurnKey]bool),
 	}
 	w.door = w.log.View("door")
 	w.expire = []time.Duration{700 * time.Millisecond, time.Minute}[w.pick(2)]
@@ -460,7 +460,9 @@ func (w *chaos) decide(turn lifecycle.Turn, call *lifecycle.Call) {
 	switch {
 	case id == "":
 	case w.faults.Load() && w.chance(0.1):
-		w.noWake.Add(1)
+		w.mu.Lock()
+		w.noWake[turn.Key] = true
+		w.mu.Unlock()
 	default:
 		w.insist(func() error { return w.door.Wake(w.t.Context(), bus.Item{ID: id, Turn: turn.Key, Seq: seq}) })
 	}

@@ -222,19 +222,20 @@ func (a *turnActor) due(c actor.Context, m due) {
 // end waits for the barrier behind the turn's last commit.
 func (a *turnActor) end() {
 	a.ending = true
-	inc := a.inc
-	a.n.do(func() {
-		if err := a.n.cfg.Bus.Barrier().Wait(a.n.ctx); err != nil {
-			a.n.barrierFailed(a.n.ctx, err)
+	n, inc, self := a.n, a.inc, a.self
+	n.do(func() {
+		if err := n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {
+			n.barrierFailed(n.ctx, err)
+			n.root.Send(self, giveUp{}) // not acked: nobody knows whether it is durable
 			return
 		}
-		a.n.root.Send(a.self, settledDown{inc})
+		n.root.Send(self, settledDown{inc})
 	})
 }
 
 // finish lets the turn go: it has ended or is parked, durably.
 func (a *turnActor) finish(c actor.Context) {
-	if d := a.n.delivery(a.key); d != nil {
+	if d := a.n.delivery(a.key); d != nil && (a.state.Ended != nil || a.n.held(a.key)) {
 		a.n.ack(d)
 	}
 	if a.state.Ended != nil {

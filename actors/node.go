@@ -54,7 +54,8 @@ type Node struct {
 type seat struct {
 	pid      *actor.PID
 	delivery bus.Delivery
-	nudged   uint64 // how often its actor was told that somebody appended
+	fresh    time.Time // when it was pulled or extended last
+	nudged   uint64    // how often its actor was told that somebody appended
 }
 
 // New makes a node. It returns an error that names the field for a Config that

@@ -104,11 +104,15 @@ func (n *Node) again(s *seat, d bus.Delivery) {
 	if own && s.delivery.Reply() != d.Reply() {
 		// The claim's own message came back: its earlier ack was late. The newer
 		// delivery is the claim now.
-		s.delivery = d
+		s.delivery, s.fresh = d, n.cfg.Now()
 	}
 	n.mu.Unlock()
-	if !own {
+	switch {
+	case own:
+	case d.Deliveries() == 1: // a wake-up, and the actor has heard of it
 		n.ack(d)
+	default: // it may be the claim of a node that owns the turn while this one does not know so yet
+		n.nak(d, backOff)
 	}
 }
 
@@ -178,7 +182,7 @@ func (n *Node) seatTurn(key events.TurnKey, stored []bus.Stored, d bus.Delivery,
 		n.nak(d, 0)
 		return false
 	}
-	s := &seat{delivery: d}
+	s := &seat{delivery: d, fresh: n.cfg.Now()}
 	props := actor.PropsFromProducer(func() actor.Actor { return newTurnActor(n, key, stored, drained) }, actor.WithSupervisor(once), actor.WithDispatcher(n.pool))
 	pid, err := n.root.SpawnNamed(props, "turn/"+key.String())
 	if err != nil {
@@ -255,17 +259,36 @@ func (n *Node) heartbeats() {
 			return
 		}
 		n.mu.Lock()
-		all := make([]bus.Delivery, 0, len(n.turns))
+		all := make(map[*seat]bus.Delivery, len(n.turns))
 		for _, s := range n.turns {
-			all = append(all, s.delivery)
+			all[s] = s.delivery
 		}
 		n.mu.Unlock()
-		for _, d := range all {
-			if err := d.Extend(); err != nil && n.ctx.Err() == nil {
-				n.log.Warn("a claim was not extended", "turn", d.Item().Turn.String(), "err", err)
+		for s, d := range all {
+			now := n.cfg.Now()
+			if err := d.Extend(); err != nil {
+				if n.ctx.Err() == nil {
+					n.log.Warn("a claim was not extended", "turn", d.Item().Turn.String(), "err", err)
+				}
+				continue
 			}
+			n.mu.Lock()
+			if s.delivery == d {
+				s.fresh = now
+			}
+			n.mu.Unlock()
 		}
 	}
+}
+
+// held says whether the claim's message is still in this node's hands, as far as it
+// can know. Otherwise it may be another node's claim by now, and an ack of it, which
+// nobody fences, would take that one's message away.
+func (n *Node) held(key events.TurnKey) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.turns[key]
+	return s != nil && n.cfg.Now().Sub(s.fresh) < 2*n.cfg.Heartbeat
 }
 
 // wakes hears wake-ups, whatever the room: for a turn in memory the actor is

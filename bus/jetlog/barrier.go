@@ -40,7 +40,8 @@ type round struct {
 	err  error // set before done is closed
 }
 
-// newGroup starts a barrier. after is called once a sync has failed.
+// newGroup starts a barrier. after is called once a sync has failed, before those
+// who wait are told; it must not wait for them.
 func newGroup(flush func() error, after ...func()) *group {
 	g := &group{flush: flush, after: after, kick: make(chan struct{}, 1), quit: make(chan struct{}), failed: make(chan struct{})}
 	g.wg.Go(g.run)
@@ -94,12 +95,12 @@ func (g *group) run() {
 		g.mu.Unlock()
 		if r.err = g.flush(); r.err != nil {
 			r.err = fmt.Errorf("durability is lost, stop this node and look at its disk: %w", r.err)
+			for _, f := range g.after { // BEFORE anyone hears of it
+				f()
+			}
 			g.end(r.err)
 			close(g.failed)
 			close(r.done)
-			for _, f := range g.after {
-				f()
-			}
 			return
 		}
 		close(r.done)
