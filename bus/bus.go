@@ -155,6 +155,10 @@ type Queue interface {
 	// and not acked. It may yield a few that are not, never one that was acked. It
 	// is a look, changes nothing, and returns what yield returned.
 	Held(ctx context.Context, yield func(Item) error) error
+	// Oldest returns the item that was pushed first of those in the placement's queue
+	// that were not acked, in hands or not, or ErrNotFound where there is none. It is
+	// a look, and changes nothing.
+	Oldest(ctx context.Context, placement string) (Item, error)
 }
 
 // Wakes are the wake-ups: they have a queue of their own, heard whatever the room.

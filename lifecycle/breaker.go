@@ -20,6 +20,11 @@ type Breaker struct {
 	OpenedAt time.Time `json:"opened_at,omitzero"` // zero: closed
 	Probe    string    `json:"probe,omitempty"`    // the call and boot that probes, "" if none
 	ProbeEnd time.Time `json:"probe_end,omitzero"` // its lease
+
+	// A person has switched the tool off: it is open until then, whatever the window.
+	HeldUntil time.Time `json:"held_until,omitzero"`
+	By        string    `json:"by,omitempty"`     // who has
+	Reason    string    `json:"reason,omitempty"` // why
 }
 
 // BreakerState is a breaker's state in a word.
@@ -39,14 +44,16 @@ type BreakerConfig struct {
 	Lease    time.Duration
 }
 
-func (c BreakerConfig) failures() int {
+// Opens is how many consecutive failures open a breaker.
+func (c BreakerConfig) Opens() int {
 	if c.Failures > 0 {
 		return c.Failures
 	}
 	return BreakerFailures
 }
 
-func (c BreakerConfig) window() time.Duration {
+// Stays is how long an open breaker stays open.
+func (c BreakerConfig) Stays() time.Duration {
 	if c.Window > 0 {
 		return c.Window
 	}
@@ -65,10 +72,28 @@ func (b Breaker) State(c BreakerConfig, now time.Time) BreakerState {
 	switch {
 	case b.OpenedAt.IsZero():
 		return BreakerClosed
-	case now.Before(b.OpenedAt.Add(c.window())):
+	case now.Before(b.Ends(c)):
 		return BreakerOpen
 	}
 	return BreakerHalfOpen
+}
+
+// Ends is when an open breaker lets its next probe through; zero where it is closed.
+func (b Breaker) Ends(c BreakerConfig) time.Time {
+	switch {
+	case b.OpenedAt.IsZero():
+		return time.Time{}
+	case !b.HeldUntil.IsZero():
+		return b.HeldUntil
+	}
+	return b.OpenedAt.Add(c.Stays())
+}
+
+// Hold is the breaker after a person has switched its tool off until a time. A probe
+// that is under way has lost its slot, and says nothing any more. Behind that time
+// one probe may pass, as behind any window.
+func (b Breaker) Hold(now, until time.Time, by, reason string) Breaker {
+	return Breaker{Failures: b.Failures, OpenedAt: now, HeldUntil: until, By: by, Reason: reason}
 }
 
 // Peek says whether a call has a chance to be admitted. It changes nothing.
@@ -112,8 +137,8 @@ func (b Breaker) Report(c BreakerConfig, now time.Time, who string, class events
 		}
 	case events.ClassUnavailable, events.ClassTimeout:
 		b.Failures++
-		if probing || b.OpenedAt.IsZero() && b.Failures >= c.failures() {
-			b.OpenedAt = now // a failed probe restarts the full window
+		if probing || b.OpenedAt.IsZero() && b.Failures >= c.Opens() {
+			b = Breaker{Failures: b.Failures, OpenedAt: now} // a failed probe restarts the full window
 		}
 	}
 	return b

@@ -31,15 +31,7 @@ func (d *decider) claim(c Claim) error {
 	case d.t.Owner.Boot == c.Boot && d.t.Parked == nil && d.t.Claim.Reply == c.Reply:
 		return nil // already mine. By another message it claims anew: what it read may be old, and its append says so
 	}
-	why := d.claimReason(c)
-	takeovers := d.t.Takeovers
-	if why == events.ClaimTakenOver {
-		takeovers++
-	}
-	d.env.Owner = events.Owner{Boot: c.Boot, Epoch: d.t.Owner.Epoch + 1}
-	d.emit(events.TurnEvent, &events.TurnClaimed{
-		Owner: d.env.Owner, Node: c.Node, Reply: c.Reply, Why: why, Takeovers: takeovers,
-	})
+	why, takeovers := d.claimed(c)
 	if why == events.ClaimTakenOver || why == events.ClaimDrained {
 		for i := range d.t.Calls {
 			d.recover(d.t.Calls[i])
@@ -50,6 +42,19 @@ func (d *decider) claim(c Claim) error {
 	}
 	d.close()
 	return nil
+}
+
+// claimed makes the boot the owner, and says why it is and how many owners were lost.
+func (d *decider) claimed(c Claim) (why string, takeovers int) {
+	why, takeovers = d.claimReason(c), d.t.Takeovers
+	if why == events.ClaimTakenOver {
+		takeovers++
+	}
+	d.env.Owner = events.Owner{Boot: c.Boot, Epoch: d.t.Owner.Epoch + 1}
+	d.emit(events.TurnEvent, &events.TurnClaimed{
+		Owner: d.env.Owner, Node: c.Node, Reply: c.Reply, Why: why, Takeovers: takeovers,
+	})
+	return why, takeovers
 }
 
 func (d *decider) claimReason(c Claim) string {

@@ -168,6 +168,8 @@ func (s *speaker) say(word string, a *arguments) ([]later, error) {
 	case "claim":
 		reply, _ := a.value("by")
 		return now(lifecycle.Claim{Boot: a.next(), Drained: a.flag("drained"), Reply: reply}), nil
+	case "finish": // by a node that does not serve the placement
+		return now(lifecycle.Finish{Boot: a.next(), Retention: a.duration("retention")}), nil
 	case "crash":
 		return now(lifecycle.Claim{Boot: fmt.Sprint("n", s.me.Epoch+1)}), nil
 	case "plan":

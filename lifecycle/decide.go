@@ -81,6 +81,8 @@ func (d *decider) decide(cmd Command) error {
 	switch c := cmd.(type) { // anyone may send these
 	case Claim:
 		return d.claim(c)
+	case Finish:
+		return d.finish(c)
 	case Approve:
 		return d.approve(c)
 	case Reject:

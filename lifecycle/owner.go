@@ -219,7 +219,9 @@ func (d *decider) park(c Park) error {
 // close appends what already follows from the state: it runs after every
 // command of the owner, so that a debt of events is never left.
 func (d *decider) close() {
-	if d.t.Ended != nil || d.t.Parked != nil || d.t.Planned == nil && d.t.Cancel == nil {
+	end := d.t.Deadline()
+	late := !end.IsZero() && !d.env.Now.Before(end)
+	if d.t.Ended != nil || d.t.Parked != nil || d.t.Planned == nil && d.t.Cancel == nil && !late {
 		return
 	}
 	if d.t.Planned == nil {

@@ -192,6 +192,9 @@ func anyCommand(t *rapid.T, w *world) lifecycle.Command {
 	}
 	switch rapid.SampledFrom(commands).Draw(t, "command") {
 	case 0:
+		if rarely(t, 3, "finish") {
+			return lifecycle.Finish{Boot: fmt.Sprint("e", pick(t, 6, "boot")), Retention: time.Duration(pick(t, 3, "retention")) * time.Hour}
+		}
 		return lifecycle.Claim{Boot: fmt.Sprint("n", pick(t, 6, "boot")), Drained: rapid.Bool().Draw(t, "drained")}
 	case 1:
 		return lifecycle.Plan{Facts: facts(w.turn)}

@@ -30,6 +30,7 @@ var queuePromises = []Promise{
 	{"P43 wake-ups have a queue of their own", queueWake},
 	{"P44 a wake-up is acked, given back and returned as an item is", queueWakeAnswers},
 	{"P45 what is in hands can be seen", queueHeld},
+	{"P46 the oldest item that is not acked can be seen", queueOldest},
 }
 
 // place is a placement that nobody else uses.
@@ -436,4 +437,29 @@ func queueHeld(t *testing.T, b bus.Bus) {
 		}
 	}
 	must(t, "ack", d.Ack())
+}
+
+func queueOldest(t *testing.T, b bus.Bus) {
+	p := place()
+	_, err := b.Oldest(within(t), p)
+	wantIs(t, "oldest of nothing", err, bus.ErrNotFound)
+	first, second := mustPush(t, b, newItem(p)), mustPush(t, b, newItem(p))
+	mustPush(t, b, newItem(place()))
+	oldest := func() string {
+		it, err := b.Oldest(within(t), p)
+		must(t, "oldest", err)
+		return it.ID
+	}
+	if got := oldest(); got != first.ID {
+		t.Fatalf("oldest %s, want the one pushed first", got)
+	}
+	d := mustPull(t, b, p)
+	if got := oldest(); got != first.ID {
+		t.Fatalf("oldest %s while the first is in hands, want that", got)
+	}
+	must(t, "ack", d.Ack())
+	for ctx := within(t); oldest() != second.ID; { // an ack has no answer: it takes a moment
+		must(t, "the second to be the oldest", ctx.Err())
+	}
+	must(t, "ack", mustPull(t, b, p).Ack())
 }

@@ -48,3 +48,25 @@ func (b *Bus) Held(ctx context.Context, yield func(bus.Item) error) error {
 	}
 	return nil
 }
+
+// Oldest is bus.Queue's: what was acked is not in the queue's stream any more.
+func (b *Bus) Oldest(ctx context.Context, placement string) (bus.Item, error) {
+	name, err := placementOf(placement)
+	if err != nil {
+		return bus.Item{}, err
+	}
+	ctx, stop := b.ctxOf(ctx)
+	defer stop()
+	s, err := b.reader.Stream(ctx, StreamTurns)
+	if err != nil {
+		return bus.Item{}, streamError(StreamTurns, err)
+	}
+	m, err := s.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(bus.QueuePrefix+name))
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return bus.Item{}, fmt.Errorf("placement %s: %w", name, bus.ErrNotFound)
+	case err != nil:
+		return bus.Item{}, fmt.Errorf("stream %s: %w", StreamTurns, unavailable(err))
+	}
+	return decodeItem(m.Data)
+}
