@@ -53,7 +53,8 @@ type Status struct {
 	Room       int       `json:"room"`     // turns that it can have in memory
 	Turns      int       `json:"turns"`    // that it has
 	Attempts   int       `json:"attempts"` // that run
-	Now        time.Time `json:"now"`      // its clock
+	Now        time.Time `json:"now"`      // the time that it goes by
+	Machine    time.Time `json:"machine"`  // its machine's own clock, at the same moment
 
 	AckWaitMS  int64 `json:"ack_wait_ms"`  // of the queue, as it believes
 	PresenceMS int64 `json:"presence_ms"`  // TTL of its presence; 0: switched off

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -93,9 +94,21 @@ func (d *decider) submit(c Submit) error {
 }
 
 // sameSubmission compares who acts and what is called, as they are stored: an
-// absent list and an empty one are the same.
+// absent list and an empty one are the same, and so are arguments that only are
+// written otherwise.
 func sameSubmission(a, b *events.TurnSubmitted) bool {
-	return same(&events.TurnSubmitted{Principal: a.Principal, Calls: a.Calls}, &events.TurnSubmitted{Principal: b.Principal, Calls: b.Calls})
+	return same(&events.TurnSubmitted{Principal: a.Principal, Calls: canonical(a.Calls)}, &events.TurnSubmitted{Principal: b.Principal, Calls: canonical(b.Calls)})
+}
+
+// canonical are calls with the hashes of their arguments, where they have one.
+func canonical(calls []events.RawCall) []events.RawCall {
+	out := slices.Clone(calls)
+	for i, c := range out {
+		if hash := inlineHash(c); hash != "" {
+			out[i].Args = events.Body{Text: hash}
+		}
+	}
+	return out
 }
 
 // same says whether two events say the same once they are stored.
@@ -111,7 +124,7 @@ func (d *decider) approve(c Approve) error {
 	case call == nil:
 		return fmt.Errorf("call %d: %w", c.Call, ErrNoCall)
 	case call.Approved != nil && call.Open():
-		return nil // the first durable decision wins
+		return approvedAlready(call, c) // the first durable decision wins
 	}
 	call, err := d.asking(c.Call)
 	if err != nil {
@@ -129,6 +142,19 @@ func (d *decider) approve(c Approve) error {
 	}
 	d.emit(c.Call, e)
 	return nil
+}
+
+// approvedAlready is the answer to a second yes: the same again is no error, and who
+// agrees to something else must hear that it is not what runs.
+func approvedAlready(call *Call, c Approve) error {
+	hash, scope := cmp.Or(c.Hash, call.Asked.Hash), cmp.Or(c.Scope, events.ScopeCall)
+	if c.Args != nil {
+		hash = c.Args.Hash
+	}
+	if hash == call.Approved.Hash && scope == call.Approved.Scope {
+		return nil
+	}
+	return fmt.Errorf("call %d: %w: %s has approved it already, with other arguments or another scope", call.Offset, ErrNotAsking, call.Approved.By.ID)
 }
 
 // asking returns a call that waits for a person and whose end nobody asked for.

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -28,13 +29,14 @@ const (
 	KeyMine     DedupeRuling = "mine"     // this call holds it already
 	KeyReuse    DedupeRuling = "reuse"    // the holder's result is the answer
 	KeyWait     DedupeRuling = "wait"     // the holder has not ended
-	KeyBlocked  DedupeRuling = "blocked"  // how the holder ended is not known
+	KeyBlocked  DedupeRuling = "blocked"  // how the holder ended is not known, and this call did not wait for it
 	KeyConflict DedupeRuling = "conflict" // the holder has other arguments
 )
 
 // Dedupe decides what a call finds at its key. entry is nil where there is
 // none; holder is the fold of the holder's turn, with no calls where that turn
-// has no events.
+// has no events. A call that waited for the holder gets its answer, whatever that
+// is; one that comes when nobody knows how the holder ended is blocked.
 func Dedupe(call events.CallKey, hash string, entry *KeyEntry, holder Turn) (DedupeRuling, *events.Deduplicated) {
 	if entry == nil {
 		return KeyTake, nil
@@ -53,7 +55,12 @@ func Dedupe(call events.CallKey, hash string, entry *KeyEntry, holder Turn) (Ded
 	if entry.Hash != hash {
 		return KeyConflict, nil
 	}
-	return standing(h, entry.Holder)
+	ruling, same := standing(h, entry.Holder)
+	if ruling == KeyBlocked && slices.Contains(entry.Waiting, call.TurnKey().String()) {
+		// It asked while the holder ran: both are told the same, that nobody knows.
+		return KeyReuse, &events.Deduplicated{Of: entry.Holder, Outcome: *h.Outcome, As: h.Last}
+	}
+	return ruling, same
 }
 
 // spared says whether the holder ended without any effect: its key is free.

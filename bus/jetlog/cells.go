@@ -49,7 +49,9 @@ func (c cells) Get(ctx context.Context, bucket, key string) (bus.Cell, error) {
 	if err != nil {
 		return bus.Cell{}, fmt.Errorf("get cell: %w", err)
 	}
-	e, err := kv.Get(ctx, key)
+	one, stop := context.WithTimeout(ctx, answerLimit) // a leader that goes may leave a question unanswered
+	defer stop()
+	e, err := kv.Get(one, key)
 	if err != nil {
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
 			err = bus.ErrNotFound
@@ -158,7 +160,9 @@ func (w *write) judge(ctx context.Context, subject string, err error) (seq uint6
 	if !w.unsure && w.rev != 0 {
 		return 0, true, &bus.Conflict{Last: last}
 	}
-	m, err := w.stream.GetLastMsgForSubject(ctx, subject)
+	one, stop := context.WithTimeout(ctx, answerLimit)
+	defer stop()
+	m, err := w.stream.GetLastMsgForSubject(one, subject)
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		w.expect = 0 // the marker has just gone

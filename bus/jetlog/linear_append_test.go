@@ -167,14 +167,25 @@ func (r *appendRun) look(client int, k events.TurnKey) uint64 {
 // now is the turn as the log has it, not as the mirror may still have it.
 func now(ctx context.Context, b *jetlog.Bus, k events.TurnKey) ([]bus.Stored, error) {
 	for {
-		head, err := b.Head(ctx)
-		if err == nil {
-			return b.Load(ctx, k, head.Seq-1)
+		stored, err := nowWithin(ctx, b, k)
+		if err == nil || ctx.Err() != nil {
+			return stored, err
 		}
-		if ctx.Err() != nil || !errors.Is(err, bus.ErrUnavailable) {
+		if !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 			return nil, err
 		}
 	}
+}
+
+// nowWithin asks once: a question to a leader that is going may have no answer.
+func nowWithin(ctx context.Context, b *jetlog.Bus, k events.TurnKey) ([]bus.Stored, error) {
+	ctx, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	head, err := b.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.Load(ctx, k, head.Seq-1)
 }
 
 // checkLog compares the turn's history with all that was answered: what was kept
@@ -280,9 +291,11 @@ func TestLinearAppendCluster(t *testing.T) {
 				restarts++
 			}
 		default:
-			if c.StepDown(ctx, jetlog.StreamLog) == nil {
+			asked, stop := context.WithTimeout(ctx, 5*time.Second) // nobody answers while there is no leader
+			if c.StepDown(asked, jetlog.StreamLog) == nil {
 				steps++
 			}
+			stop()
 		}
 	})
 	if away != nil {

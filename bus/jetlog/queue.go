@@ -95,9 +95,16 @@ func (b *Bus) Pull(ctx context.Context, placements []string) (bus.Delivery, erro
 	return b.pull(ctx, lanes)
 }
 
+// wakeConsumer is the consumer of wake-ups, and wakeWait how long a node may take to
+// pass one on, which takes milliseconds, before another one gets it as well.
+const (
+	wakeConsumer = "wake"
+	wakeWait     = 5 * time.Second
+)
+
 // PullWake is bus.Queue's.
 func (b *Bus) PullWake(ctx context.Context) (bus.Delivery, error) {
-	return b.pull(ctx, []*lane{b.turns.lane(bus.WakePrefix+">", "wake")})
+	return b.pull(ctx, []*lane{b.turns.lane(bus.WakePrefix+">", wakeConsumer)})
 }
 
 func (b *Bus) pull(ctx context.Context, lanes []*lane) (bus.Delivery, error) {
@@ -164,9 +171,13 @@ func newDelivery(p *puller, m *nats.Msg) (*delivery, error) {
 // consumer is the durable consumer of a lane. Nodes of one cluster should agree
 // on its figures; the last one that opens sets them.
 func (b *Bus) consumer(l *lane) jetstream.ConsumerConfig {
+	wait := b.cfg.ackWait()
+	if l.consumer == wakeConsumer { // nobody has it for long: a node that dies with it holds a cancel up
+		wait = min(wait, wakeWait)
+	}
 	return jetstream.ConsumerConfig{
 		Durable: l.consumer, FilterSubject: l.subject, DeliverPolicy: jetstream.DeliverAllPolicy,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.ackWait(), MaxDeliver: -1,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: wait, MaxDeliver: -1,
 		MaxAckPending: b.cfg.maxAckPending(), MaxWaiting: 16 << 10,
 	}
 }

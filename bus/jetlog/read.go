@@ -182,7 +182,9 @@ func (b *Bus) commit(r raw, turn events.TurnKey) (bus.Stored, error) {
 // the mirror has come to atLeast, it is the subject's own last one there. The
 // mirror's leader answers, where a batched get may come from a follower.
 func (b *Bus) reachable(ctx context.Context, subject string, atLeast uint64) (uint64, error) {
-	info, err := b.mirror.Info(ctx)
+	one, stop := context.WithTimeout(ctx, answerLimit) // a leader that goes may never answer
+	info, err := b.mirror.Info(one)
+	stop()
 	if err != nil {
 		return atLeast, fmt.Errorf("%w: %w", errNobody, err)
 	}

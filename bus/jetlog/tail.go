@@ -19,7 +19,9 @@ func (b *Bus) state(ctx context.Context) (spans, uint64, error) {
 	defer stop()
 	pause := backoff{10 * time.Millisecond, 250 * time.Millisecond}
 	for {
-		info, err := b.origin.Info(ctx)
+		one, stop := context.WithTimeout(ctx, answerLimit) // a leader that goes may never answer
+		info, err := b.origin.Info(one)
+		stop()
 		if err == nil {
 			gens, err := parseSpans(info.Config.Metadata[metaGenerations])
 			if err == nil {

@@ -69,6 +69,15 @@ func (l *Log) settle() {
 // ctx ends; between calls it waits for a change or, by the real clock, for what
 // falls due next.
 func (v *View) wait(ctx context.Context, try func() (done bool)) error {
+	if v.waits != nil {
+		return v.waits(ctx, func() (bool, error) {
+			if err := v.enter(ctx); err != nil {
+				return false, err
+			}
+			defer v.log.mu.Unlock()
+			return try(), nil
+		})
+	}
 	for {
 		if err := v.enter(ctx); err != nil {
 			return err

@@ -47,3 +47,15 @@ func (l *Log) held() []bus.Item {
 	}
 	return out
 }
+
+// Queued are all items that are not acked, delivered or not, wake-ups included, in a
+// fixed order.
+func (l *Log) Queued() []bus.Item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []bus.Item
+	for _, m := range l.messages("") {
+		out = append(out, m.item)
+	}
+	return out
+}

@@ -73,6 +73,7 @@ type Log struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change; nil while nobody waits
+	changes uint64
 	closed  bool
 	entries []entry // the entry of sequence n is at n-1
 	turns   map[events.TurnKey][]uint64
@@ -196,6 +197,7 @@ func (l *Log) note(commit bool, undo func()) {
 
 // announce wakes every call that waits. The lock is held.
 func (l *Log) announce() {
+	l.changes++
 	if l.changed != nil {
 		close(l.changed)
 		l.changed = nil
@@ -216,12 +218,29 @@ type View struct {
 	name string
 	cut  bool // disconnected; guarded by log.mu
 	gone bool // closed; guarded by log.mu
+
+	waits func(context.Context, func() (bool, error)) error // see WaitWith
 }
 
 var _ bus.Bus = (*View)(nil)
 
 // View connects another node. The name is for error messages.
 func (l *Log) View(name string) *View { return &View{log: l, name: name} }
+
+// WaitWith has this view's calls that wait do so through wait, for whoever brings
+// a scheduler of its own. wait calls try until it is done or fails, and returns its
+// error, or ctx's once ctx has ended; another try is of use only once Log.Changes
+// has grown. It is called BEFORE the view is used.
+func (v *View) WaitWith(wait func(ctx context.Context, try func() (done bool, err error)) error) {
+	v.waits = wait
+}
+
+// Changes grows with everything that a call may wait for.
+func (l *Log) Changes() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changes
+}
 
 // Disconnect cuts the node off: every call returns bus.ErrUnavailable, calls
 // that wait included, and nobody hears it answer. Its deliveries age.
