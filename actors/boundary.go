@@ -55,11 +55,11 @@ func (a *turnActor) boundary(c actor.Context, p any) {
 	a.open, a.ask, a.waits, a.flight, a.parking, a.ending = 0, false, false, false, false, false
 	a.planing, a.failing, a.reading = false, false, false
 	if a.timer != nil { // it would speak to the last incarnation
-		a.timer.Stop()
+		a.timer()
 		a.timer = nil
 	}
 	if a.patient != nil {
-		a.patient.Stop()
+		a.patient()
 		a.patient = nil
 	}
 	clear(a.keys)
@@ -69,7 +69,7 @@ func (a *turnActor) boundary(c actor.Context, p any) {
 		return
 	}
 	inc, self := a.inc, c.Self()
-	time.AfterFunc(100*time.Millisecond<<a.panics, func() { a.n.root.Send(self, reopen{inc}) })
+	a.n.after(100*time.Millisecond<<a.panics, func() { a.n.root.Send(self, reopen{inc}) })
 }
 
 // terminated hears that a call's actor has gone. One that nobody has stopped has

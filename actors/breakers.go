@@ -19,25 +19,28 @@ import (
 type breakers struct {
 	n    *Node
 	mu   sync.RWMutex
-	view map[string]altered
+	view map[string]seenBreaker
+	live bool // the watch has told all that there was
 	pids map[string]*actor.PID
 }
 
 func newBreakers(n *Node) *breakers {
-	return &breakers{n: n, view: make(map[string]altered), pids: make(map[string]*actor.PID)}
+	return &breakers{n: n, view: make(map[string]seenBreaker), pids: make(map[string]*actor.PID)}
 }
 
 // BreakerCell is the name of a tool's cell in bus.BucketBreaker; its value is a
 // lifecycle.Breaker as JSON.
 func BreakerCell(tool string) string { return bus.Token(tool) }
 
-func (b *breakers) start() { b.n.wg.Go(b.watch) }
+func (b *breakers) start() { b.n.do(b.watch) }
 
 // watch keeps the view fresh. Before it has seen the cells, breakers count as closed.
 func (b *breakers) watch() {
 	for b.n.ctx.Err() == nil {
+		b.listed(false) // what comes first has happened before
 		err := b.n.cfg.Bus.Cells().Watch(b.n.ctx, bus.BucketBreaker, "", func(c bus.Cell) error {
 			if c.Key == "" {
+				b.listed(true)
 				return nil
 			}
 			tool, err := bus.ParseToken(c.Key)
@@ -48,49 +51,73 @@ func (b *breakers) watch() {
 			if len(c.Value) > 0 && json.Unmarshal(c.Value, &v) != nil {
 				return nil
 			}
-			b.see(tool, altered{rev: c.Revision, is: v})
+			b.see(tool, c.Revision, v)
 			return nil
 		})
 		if b.n.ctx.Err() == nil {
 			b.n.log.Warn("the breakers cannot be watched: trying again", "err", err)
-			pause(b.n.ctx, backOff)
+			b.n.pause(b.n.ctx, backOff)
 		}
 	}
 }
 
 // see takes a newer view of a cell; an older one, which a watch may bring late,
 // changes nothing.
-func (b *breakers) see(tool string, v altered) {
+func (b *breakers) see(tool string, rev uint64, is lifecycle.Breaker) seenBreaker {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if v.rev >= b.view[tool].rev {
-		b.view[tool] = v
+	was := b.view[tool]
+	if rev < was.rev {
+		return was
 	}
+	now := seenBreaker{rev, is.Sight(b.n.cfg.Breaker, b.n.cfg.Steady().UTC(), was.BreakerSight, b.live)}
+	b.view[tool] = now
+	return now
+}
+
+// listed says whether the watch has told all cells, so that what it tells is new.
+func (b *breakers) listed(all bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.live = all
+}
+
+// seenBreaker is a breaker as this node sees it, at a revision of its cell.
+type seenBreaker struct {
+	rev uint64
+	lifecycle.BreakerSight
 }
 
 func (b *breakers) get(tool string) lifecycle.Breaker {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.view[tool].is
+	return b.view[tool].Local()
 }
 
 // closed says that calls of the tool may start without asking the cluster.
 func (b *breakers) closed(tool string) bool {
-	return b.get(tool).State(b.n.cfg.Breaker, b.n.cfg.Now()) == lifecycle.BreakerClosed
+	return b.get(tool).State(b.n.cfg.Breaker, b.n.cfg.Steady()) == lifecycle.BreakerClosed
 }
 
 // peek is the finding of the gate that changes nothing.
 func (b *breakers) peek(tool string) lifecycle.Finding {
 	f := lifecycle.Finding{Gate: lifecycle.GatePeek}
-	if v := b.get(tool); !v.Peek(b.n.cfg.Breaker, b.n.cfg.Now()) {
-		open(&f, tool)
+	if v := b.get(tool); !v.Peek(b.n.cfg.Breaker, b.n.cfg.Steady()) {
+		open(&f, tool, v)
 	}
 	return f
 }
 
-func open(f *lifecycle.Finding, tool string) {
+func open(f *lifecycle.Finding, tool string, is lifecycle.Breaker) {
 	f.Ruling, f.Code = lifecycle.Deny, events.CircuitOpen
 	f.Reason = "the tool " + tool + " has failed several times in a row and is not tried for a while: use something else, or try again later"
+	if is.By == "" {
+		return
+	}
+	f.Reason = "the tool " + tool + " was switched off by an operator for a while: use something else, or try again later"
+	if is.Reason != "" {
+		f.Reason += "; they say: " + is.Reason
+	}
 }
 
 // admit is the last gate: in half_open it makes the call the cluster's one probe.
@@ -109,10 +136,10 @@ func (b *breakers) admit(ctx context.Context, tool, who string) (lifecycle.Findi
 	case !kept:
 		f.Ruling = lifecycle.Wait
 	case now.is.OpenedAt.IsZero():
-	case now.is.Probe == who && now.is.State(b.n.cfg.Breaker, b.n.cfg.Now()) == lifecycle.BreakerHalfOpen:
+	case now.is.Probe == who && now.is.State(b.n.cfg.Breaker, b.n.cfg.Steady()) == lifecycle.BreakerHalfOpen:
 		view = events.BreakerView{State: string(lifecycle.BreakerHalfOpen), Revision: now.rev, Probe: true}
 	default:
-		open(&f, tool)
+		open(&f, tool, now.is)
 	}
 	return f, view
 }
@@ -121,7 +148,7 @@ func (b *breakers) admit(ctx context.Context, tool, who string) (lifecycle.Findi
 func (b *breakers) report(call *lifecycle.Call, who string, class events.Class) {
 	v := b.get(call.Tool)
 	probe := call.Started != nil && call.Started.Breaker.Probe
-	if !probe && v.Report(b.n.cfg.Breaker, b.n.cfg.Now(), who, class) == v {
+	if !probe && v.Report(b.n.cfg.Breaker, b.n.cfg.Steady(), who, class) == v {
 		return // most of the time: closed, and well
 	}
 	b.n.do(func() { b.tell(call.Tool, who, class, probe) })
@@ -134,7 +161,7 @@ func (b *breakers) tell(tool, who string, class events.Class, probe bool) {
 		_, kept := b.change(b.n.ctx, tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
 			return v.Report(b.n.cfg.Breaker, now, who, class)
 		})
-		if kept || !probe || !pause(b.n.ctx, backOff/4) {
+		if kept || !probe || !b.n.pause(b.n.ctx, backOff/4) {
 			return
 		}
 	}
@@ -152,7 +179,7 @@ func (b *breakers) spare(tool, who string) {
 type alter struct {
 	ctx  context.Context
 	how  func(lifecycle.Breaker, time.Time) lifecycle.Breaker
-	done chan altered
+	done *promise[altered]
 }
 
 type altered struct {
@@ -164,14 +191,12 @@ type altered struct {
 // change has the tool's actor change the cell, and returns what it is then. kept
 // is false where the cluster could not be asked.
 func (b *breakers) change(ctx context.Context, tool string, how func(lifecycle.Breaker, time.Time) lifecycle.Breaker) (is altered, kept bool) {
-	m := alter{ctx: ctx, how: how, done: make(chan altered, 1)}
+	m := alter{ctx: ctx, how: how, done: newPromise[altered]()}
 	b.n.root.Send(b.actor(tool), m)
-	select {
-	case r := <-m.done:
-		return r, r.kept
-	case <-ctx.Done():
+	if b.n.cfg.Scheduler.Wait(0, m.done.done, ctx.Done()) != 0 {
 		return altered{}, false
 	}
+	return m.done.is, m.done.is.kept
 }
 
 func (b *breakers) actor(tool string) *actor.PID {
@@ -180,16 +205,18 @@ func (b *breakers) actor(tool string) *actor.PID {
 	if pid := b.pids[tool]; pid != nil {
 		return pid
 	}
-	pid := b.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &breakerActor{b: b, tool: tool} }, actor.WithDispatcher(b.n.pool)))
+	b.n.shared.add()
+	pid := b.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &breakerActor{b: b, tool: tool} }, actor.WithDispatcher(dispatcher{b.n.cfg.Scheduler})))
 	b.pids[tool] = pid
 	return pid
 }
 
+// stop ends the actors. Node.shared says when they have ended.
 func (b *breakers) stop() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, pid := range b.pids {
-		_ = b.n.root.StopFuture(pid).Wait() // its error is a time-out of the library's own
+	for _, tool := range ordered(b.pids) {
+		b.n.root.Stop(b.pids[tool])
 	}
 }
 
@@ -201,8 +228,11 @@ type breakerActor struct {
 
 // Receive is proto.actor's.
 func (a *breakerActor) Receive(c actor.Context) {
-	if m, ok := c.Message().(alter); ok {
-		m.done <- a.alter(m)
+	switch m := c.Message().(type) {
+	case *actor.Stopped:
+		a.b.n.shared.done()
+	case alter:
+		m.done.keep(a.alter(m))
 	}
 }
 
@@ -217,13 +247,12 @@ func (a *breakerActor) alter(m alter) altered {
 		if len(cell.Value) > 0 && json.Unmarshal(cell.Value, &was) != nil {
 			was = lifecycle.Breaker{}
 		}
-		next := m.how(was, n.cfg.Now().UTC())
-		if next == was {
-			now := altered{cell.Revision, was, true}
-			a.b.see(a.tool, now)
-			return now
+		seen := a.b.see(a.tool, cell.Revision, was)
+		next := m.how(seen.Local(), n.cfg.Steady().UTC())
+		if next == seen.Local() {
+			return altered{seen.rev, next, true}
 		}
-		value, err := json.Marshal(next)
+		value, err := json.Marshal(seen.Shared(next))
 		if err != nil {
 			break
 		}
@@ -234,9 +263,7 @@ func (a *breakerActor) alter(m alter) altered {
 		if err != nil {
 			break
 		}
-		now := altered{rev, next, true}
-		a.b.see(a.tool, now)
-		return now
+		return altered{rev, a.b.see(a.tool, rev, seen.Shared(next)).Local(), true}
 	}
 	n.log.Warn("the breaker's cell could not be changed", "tool", a.tool)
 	return altered{}

@@ -26,7 +26,7 @@ type callActor struct {
 	owe     owe
 	busy    map[lifecycle.Effect]*errand // what is being found out or waited for
 	waiting []lifecycle.Effect           // gates that said: not now
-	retry   *time.Timer
+	retry   func()                       // stops the timer that asks them again; nil if there is none
 }
 
 func newCallActor(n *Node, key events.CallKey, parent *actor.PID, over *atomic.Bool) *callActor {
@@ -54,7 +54,7 @@ func (a *callActor) Receive(c actor.Context) {
 // owed starts what is new, and stops what nobody wants any more.
 func (a *callActor) owed(m owe) {
 	a.owe = m
-	for e := range a.busy {
+	for _, e := range orderedBy(a.busy, compareEffects) {
 		if !slices.Contains(m.effects, e) {
 			a.drop(e)
 		}
@@ -95,8 +95,7 @@ func (a *callActor) start(e lifecycle.Effect) lifecycle.Command {
 // after has an effect come up again in d.
 func (a *callActor) after(e lifecycle.Effect, d time.Duration) {
 	is, self := &errand{}, a.self
-	t := time.AfterFunc(d, func() { a.n.root.Send(self, timed{e, is}) })
-	is.stop = func() { t.Stop() }
+	is.stop = a.n.after(d, func() { a.n.root.Send(self, timed{e, is}) })
 	a.busy[e] = is
 }
 
@@ -178,7 +177,7 @@ func (a *callActor) found(m found) {
 		a.n.root.Send(a.parent, keyHeld{a.owe.inc, a.key.Offset})
 	}
 	if a.retry == nil {
-		a.retry = time.AfterFunc(retryWait, func() { a.n.root.Send(a.self, again{}) })
+		a.retry = a.n.after(retryWait, func() { a.n.root.Send(a.self, again{}) })
 	}
 }
 
@@ -187,7 +186,7 @@ const retryWait = 2 * time.Second
 
 func (a *callActor) again() {
 	if a.retry != nil {
-		a.retry.Stop()
+		a.retry()
 		a.retry = nil
 	}
 	for _, is := range a.busy {
@@ -271,11 +270,11 @@ func (a *callActor) probe(ctx context.Context, o owe) found {
 
 // stop ends what only this actor waits for. What the hands run goes on.
 func (a *callActor) stop() {
-	for e := range a.busy {
+	for _, e := range orderedBy(a.busy, compareEffects) {
 		a.drop(e)
 	}
 	if a.retry != nil {
-		a.retry.Stop()
+		a.retry()
 	}
 }
 

@@ -4,6 +4,7 @@
 package actors
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -22,6 +23,7 @@ type Config struct {
 	Authorizer policy.Authorizer
 	Boot       string   // unique to this start of this process: 1 to 64 of A-Za-z0-9_-
 	Name       string   // for people; "" means the boot id
+	Version    string   // of the program, for people; "" says nothing
 	Workspace  string   // absolute; where a turn runs that names none
 	Placements []string // nil means events.DefaultPlacement. EndPlacement is always served
 
@@ -35,12 +37,22 @@ type Config struct {
 	Heartbeat time.Duration // between in-progress acks of a claim; 0 means 5 s
 	Approval  time.Duration // how long a person has to answer; 0 means 24 h
 	Breaker   lifecycle.BreakerConfig
-	Presence  time.Duration // TTL of the presence key; 0 means 3 s
+	Presence  time.Duration // TTL of the presence key; 0 means 3 s, negative: there is none, and only redelivery tells that a node has died
 	LockTTL   time.Duration // of a lease; 0 means lifecycle.LockTTL
+	Sweep     time.Duration // between looks for turns that nobody has in mind; 0 means 10 s, negative none
+	Retention time.Duration // of the log; 0 means for ever. A turn that nobody has claimed by half of it is abandoned
 	Keys      time.Duration // how long an idempotency key is remembered; 0 means 30 days
 
-	Now  func() time.Time // nil means time.Now
+	// Execute runs one attempt, or asks one probe; nil means tools.Execute.
+	Execute func(context.Context, tools.Tool, tools.Invocation, tools.Options) tools.Report
+	// Scheduler is where goroutines, timers and waits come from; nil means
+	// goroutines and the real clock.
+	Scheduler Scheduler
+
+	Now  func() time.Time // nil means time.Now. What nodes write into the log is compared, so it should go with theirs
+	Steady func() time.Time // a clock that nobody puts right, for leases; nil means Now
 	Rand func() float64   // from 0 to 1, for jitter; nil means math/rand
+	ID   func() string    // a new id, unlike any other in the cluster; nil means a ULID
 	Log  *slog.Logger     // nil discards
 	Seen Observer         // nil observes nothing
 }

@@ -125,7 +125,7 @@ func (n *Node) wakeWaiting(scoped string) {
 			}
 			woken, err = n.wakeAll(scoped, e, woken)
 		}
-		if err == nil || !pause(n.ctx, wait) {
+		if err == nil || !n.pause(n.ctx, wait) {
 			return
 		}
 		n.log.Warn("turns that wait for a key could not all be woken: trying again", "err", err)

@@ -91,7 +91,7 @@ func (a *turnActor) call(c actor.Context, i int) *actor.PID {
 		return pid
 	}
 	n, key, parent, over := a.n, a.key.Call(i), a.self, a.over
-	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newCallActor(n, key, parent, over) }, actor.WithSupervisor(once), actor.WithDispatcher(n.pool)))
+	pid := c.Spawn(actor.PropsFromProducer(func() actor.Actor { return newCallActor(n, key, parent, over) }, actor.WithSupervisor(once), actor.WithDispatcher(dispatcher{n.cfg.Scheduler})))
 	a.calls[i] = pid
 	return pid
 }
@@ -165,7 +165,7 @@ func (a *turnActor) turnEffects() {
 	}
 	if a.timer == nil && !deadline.IsZero() {
 		n, inc, self := a.n, a.inc, a.self
-		a.timer = time.AfterFunc(deadline.Sub(n.cfg.Now()), func() {
+		a.timer = n.after(deadline.Sub(n.cfg.Now()), func() {
 			n.root.Send(self, due{inc: inc, effect: lifecycle.Effect{Do: lifecycle.DoDeadline, Call: events.TurnEvent, At: deadline}})
 		})
 	}
@@ -183,7 +183,7 @@ func (a *turnActor) park(e lifecycle.Effect) {
 func (a *turnActor) parkWith(cmd lifecycle.Park, at time.Time) {
 	a.parking = true
 	n, inc, self, key, heard := a.n, a.inc, a.self, a.key, a.heard
-	it := bus.Item{ID: "timer." + a.key.Trace + "." + a.key.Turn + "." + at.UTC().Format(time.RFC3339Nano), Turn: a.key, Placement: a.state.Submitted.Placement}
+	it := timerItem(a.key, at, a.state.Submitted.Placement)
 	n.do(func() {
 		var err error
 		if !at.IsZero() {
@@ -191,7 +191,7 @@ func (a *turnActor) parkWith(cmd lifecycle.Park, at time.Time) {
 		}
 		if err != nil {
 			n.log.Warn("a timer could not be written: the turn stays in memory until it can", "turn", key.String(), "err", err)
-			if !pause(n.ctx, backOff) {
+			if !n.pause(n.ctx, backOff) {
 				return
 			}
 		}
@@ -267,13 +267,13 @@ func (a *turnActor) handBack(c actor.Context) {
 // it may come to this very node in less than a millisecond.
 func (a *turnActor) stopped() {
 	if a.timer != nil {
-		a.timer.Stop()
+		a.timer()
 	}
 	if a.patient != nil {
-		a.patient.Stop()
+		a.patient()
 	}
-	a.n.wg.Add(1) // BEFORE unseat: Stop waits for the last turn, and then for this
-	defer a.n.wg.Done()
+	a.n.steps.add() // BEFORE unseat: Stop waits for the last turn, and then for this
+	defer a.n.steps.done()
 	d := a.n.delivery(a.key)
 	a.n.unseat(a.key, a.heard, a.state.Ended != nil)
 	if a.back && d != nil {

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -28,7 +27,7 @@ func (n *Node) watchPresence() {
 		})
 		if n.pull.Err() == nil {
 			n.log.Warn("the nodes' presence cannot be watched: trying again", "err", err)
-			pause(n.pull, backOff)
+			n.pause(n.pull, backOff)
 		}
 	}
 }
@@ -47,14 +46,22 @@ func (n *Node) mourn(boot string) {
 	if _, err := n.askOwner(boot, lifecycle.Turn{}.Key, 0); err == nil || !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
 		return
 	}
-	given, began := 0, time.Now()
+	n.deaths.Add(1)
+	given, began := 0, n.cfg.Now()
 	err := n.cfg.Bus.Held(n.pull, func(it bus.Item) error {
 		stored, err := n.cfg.Bus.Load(n.pull, it.Turn, 0)
 		if err != nil {
 			return err
 		}
 		t := lifecycle.Fold(it.Turn, commits(stored)...)
-		if t.Ended != nil || t.Parked != nil || t.Owner.Boot != boot {
+		switch {
+		case t.Submitted == nil || t.Ended != nil:
+			return nil
+		case t.Owner.Boot == "" || t.Parked != nil: // whoever has the message has not claimed the turn: it may be the dead one
+			given++
+			it.ID, it.Commit = "mourn."+boot+"."+it.Turn.Trace+"."+it.Turn.Turn, nil
+			return n.cfg.Bus.Push(n.pull, it)
+		case t.Owner.Boot != boot:
 			return nil
 		}
 		given++
@@ -64,7 +71,7 @@ func (n *Node) mourn(boot string) {
 		n.log.Warn("a dead node's turns could not all be given back: they come by themselves", "dead", boot, "err", err)
 	}
 	if given > 0 {
-		n.log.Info("a node has died: its turns were given back", "dead", boot, "turns", given, "took", time.Since(began))
+		n.log.Info("a node has died: its turns were given back", "dead", boot, "turns", given, "took", n.cfg.Now().Sub(began))
 		n.cfg.Seen.Count("mourned", given)
 	}
 }

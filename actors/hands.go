@@ -31,7 +31,8 @@ type hands struct {
 	n  *Node
 	mu sync.Mutex
 	at map[attemptKey]*work
-	wg sync.WaitGroup
+
+	under group // attempts that have not ended
 }
 
 // work is one attempt.
@@ -72,9 +73,9 @@ func (h *hands) perform(key attemptKey, over *atomic.Bool, j job, to func(lifecy
 	ctx, stop := context.WithCancelCause(h.n.ctx)
 	w := &work{stop: stop, to: to}
 	h.at[key] = w
-	h.wg.Add(1)
-	h.n.pool.Go(func() {
-		defer h.wg.Done()
+	h.under.add()
+	h.n.cfg.Scheduler.Go(func() {
+		defer h.under.done()
 		defer stop(nil)
 		var s lifecycle.Settle
 		if broke := guarded(func() { s = h.run(ctx, key, j) }); broke != nil {
@@ -123,8 +124,8 @@ func (h *hands) orphan(turn events.TurnKey, over *atomic.Bool, late evidence) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	over.Store(true)
-	for key, w := range h.at {
-		switch {
+	for _, key := range orderedBy(h.at, compareAttempts) {
+		switch w := h.at[key]; {
 		case key.call.TurnKey() != turn:
 		case w.done != nil: // it never came into the log
 			delete(h.at, key)
@@ -166,7 +167,7 @@ func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle
 			return h.notRun(key, err)
 		}
 	}
-	r := tools.Execute(ctx, j.tool, j.in, tools.Options{
+	r := h.n.cfg.Execute(ctx, j.tool, j.in, tools.Options{
 		Log: h.n.log, Progress: j.note, Now: h.n.cfg.Now, Keep: h.keep(ctx),
 		Late: func(r tools.Report) { j.late(h.settle(key, j, r)) },
 	})
@@ -270,7 +271,7 @@ func (h *hands) ask(ctx context.Context, j job) (f tools.Finding, ok bool) {
 	}
 	in := j.in
 	in.Deadline = time.Time{}
-	tools.Execute(ctx, t, in, tools.Options{Log: h.n.log, Now: h.n.cfg.Now})
+	h.n.cfg.Execute(ctx, t, in, tools.Options{Log: h.n.log, Now: h.n.cfg.Now})
 	select {
 	case f = <-answer:
 		return f, true

@@ -20,7 +20,7 @@ func (a *turnActor) keyHeld(call int) {
 	a.keys[call] = true
 	if a.patient == nil {
 		n, inc, self := a.n, a.inc, a.self
-		a.patient = time.AfterFunc(keyPatience, func() { n.root.Send(self, patience{inc}) })
+		a.patient = n.after(keyPatience, func() { n.root.Send(self, patience{inc}) })
 	}
 }
 

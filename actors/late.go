@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -53,7 +51,7 @@ func (n *Node) appendDecided(ctx context.Context, key events.TurnKey, decide dec
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := n.appendOnce(ctx, key, decide)
 		passing := errors.Is(err, bus.ErrUncertain) || errors.Is(err, bus.ErrUnavailable) || errors.Is(err, bus.ErrConflict) || errors.Is(err, lifecycle.ErrOpen)
-		if !passing || !pause(ctx, wait) {
+		if !passing || !n.pause(ctx, wait) {
 			return err
 		}
 	}
@@ -82,7 +80,7 @@ func (n *Node) appendOnce(ctx context.Context, key events.TurnKey, decide decisi
 	if len(stored) > 0 {
 		at = stored[len(stored)-1].Seq
 	}
-	s, err := n.cfg.Bus.Append(ctx, events.Commit{ID: ulid.Make().String(), Turn: key, At: now, By: by, Records: recs}, at)
+	s, err := n.cfg.Bus.Append(ctx, events.Commit{ID: n.cfg.ID(), Turn: key, At: now, By: by, Records: recs}, at)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"sync"
+
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 )
@@ -9,8 +11,11 @@ import (
 // are past the barrier. Progress does not wait. What comes faster than it can be
 // told is dropped and counted: live events are best effort.
 type publisher struct {
-	n  *Node
-	in chan told
+	n    *Node
+	news chan struct{} // room for one: something waits
+
+	mu sync.Mutex
+	in []told
 }
 
 type told struct {
@@ -22,36 +27,40 @@ type told struct {
 // maxTold bounds the commits that wait to be told.
 const maxTold = 4096
 
-func newPublisher(n *Node) *publisher { return &publisher{n: n, in: make(chan told, maxTold)} }
+func newPublisher(n *Node) *publisher { return &publisher{n: n, news: make(chan struct{}, 1)} }
 
 func (p *publisher) tell(s bus.Stored, tools map[int]string, durable bool) {
 	if !bus.Wanted(p.n.cfg.Bus, s, tools) {
 		return
 	}
-	select {
-	case p.in <- told{s, tools, durable}:
-	default:
+	p.mu.Lock()
+	full := len(p.in) >= maxTold
+	if !full {
+		p.in = append(p.in, told{s, tools, durable})
+	}
+	p.mu.Unlock()
+	if full {
 		p.n.cfg.Seen.Count("live_dropped", 1)
+		return
+	}
+	select {
+	case p.news <- struct{}{}:
+	default:
 	}
 }
 
 func (p *publisher) run() {
-	for {
-		select {
-		case t := <-p.in:
-			p.batch(t)
-		case <-p.n.ctx.Done():
-			return
-		}
+	for p.n.cfg.Scheduler.Wait(0, p.n.ctx.Done(), p.news) != 0 {
+		p.mu.Lock()
+		all := p.in
+		p.in = nil
+		p.mu.Unlock()
+		p.batch(all)
 	}
 }
 
 // batch publishes what has gathered behind one barrier.
-func (p *publisher) batch(first told) {
-	all := []told{first}
-	for range len(p.in) {
-		all = append(all, <-p.in)
-	}
+func (p *publisher) batch(all []told) {
 	if needsBarrier(all) {
 		if err := p.n.cfg.Bus.Barrier().Wait(p.n.ctx); err != nil {
 			p.n.barrierFailed(p.n.ctx, err)

@@ -23,6 +23,7 @@ type locks struct {
 	n    *Node
 	mu   sync.Mutex
 	pids map[string]*lockSeat
+	seen sights
 }
 
 // lockSeat is a lock's actor, kept while anybody on this node needs it.
@@ -63,15 +64,15 @@ func (l *locks) takeAll(ctx context.Context, call events.CallKey, uses []events.
 }
 
 func (l *locks) take(ctx context.Context, call events.CallKey, resource string, exclusive bool) (events.Lock, error) {
-	m := takeLock{ctx: ctx, call: call.String(), exclusive: exclusive, done: make(chan tookLock, 1)}
+	m := takeLock{ctx: ctx, call: call.String(), exclusive: exclusive, done: newPromise[tookLock]()}
 	l.at(resource, true, func(s *lockSeat) {
 		s.takes++
 		l.n.root.Send(s.pid, m)
 	})
 	var r tookLock
-	select {
-	case r = <-m.done:
-	case <-ctx.Done():
+	if l.n.cfg.Scheduler.Wait(0, m.done.done, ctx.Done()) == 0 {
+		r = m.done.is
+	} else {
 		r.err = ctx.Err()
 	}
 	l.at(resource, true, func(s *lockSeat) {
@@ -126,8 +127,9 @@ func (l *locks) freeHeld(resource string, call events.CallKey) {
 func (l *locks) drop(turn events.TurnKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for resource, s := range l.pids {
-		for call := range s.held {
+	for _, resource := range ordered(l.pids) {
+		s := l.pids[resource]
+		for _, call := range ordered(s.held) {
 			if k, err := events.ParseCallKey(call); err == nil && k.TurnKey() == turn {
 				delete(s.held, call)
 				l.n.root.Send(s.pid, dropLock{call})
@@ -148,7 +150,8 @@ func (l *locks) at(resource string, make bool, fn func(*lockSeat)) {
 	}
 	if s == nil {
 		s = &lockSeat{held: map[string][]uint64{}}
-		s.pid = l.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &lockActor{n: l.n, resource: resource} }, actor.WithDispatcher(l.n.pool)))
+		l.n.shared.add()
+		s.pid = l.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &lockActor{n: l.n, resource: resource} }, actor.WithDispatcher(dispatcher{l.n.cfg.Scheduler})))
 		l.pids[resource] = s
 	}
 	fn(s)
@@ -163,11 +166,13 @@ func (l *locks) leave(resource string, s *lockSeat) {
 	}
 }
 
+// stop ends the actors behind what they were told. Node.shared says when they have
+// ended.
 func (l *locks) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.pids {
-		_ = l.n.root.StopFuture(s.pid).Wait() // its error is a time-out of the library's own
+	for _, resource := range ordered(l.pids) {
+		l.n.root.Poison(l.pids[resource].pid)
 	}
 }
 
@@ -175,7 +180,7 @@ type takeLock struct {
 	ctx       context.Context
 	call      string
 	exclusive bool
-	done      chan tookLock
+	done      *promise[tookLock]
 }
 
 type tookLock struct {
@@ -215,8 +220,8 @@ type lockActor struct {
 	self     *actor.PID
 	queue    []takeLock
 	held     []lease
-	tick     *time.Timer
-	retry    *time.Timer
+	tick     func() // stops the timer of the next renewal; nil if there is none
+	retry    func() // stops the timer that asks for the lock again; nil if there is none
 }
 
 // Receive is proto.actor's.
@@ -226,6 +231,8 @@ func (a *lockActor) Receive(c actor.Context) {
 		a.self = c.Self()
 	case *actor.Stopping:
 		a.stop()
+	case *actor.Stopped:
+		a.n.shared.done()
 	case takeLock:
 		a.queue = append(a.queue, m)
 		a.serve()
@@ -257,7 +264,7 @@ func (a *lockActor) serve() {
 		m := a.queue[0]
 		if err := m.ctx.Err(); err != nil {
 			a.queue = a.queue[1:]
-			m.done <- tookLock{err: err}
+			m.done.keep(tookLock{err: err})
 			continue
 		}
 		h := lifecycle.Hold{Call: m.call, Boot: a.n.cfg.Boot, Exclusive: m.exclusive}
@@ -268,12 +275,12 @@ func (a *lockActor) serve() {
 		switch {
 		case err != nil: // it may have been kept: leave gives it back
 			a.queue = a.queue[1:]
-			m.done <- tookLock{err: err}
+			m.done.keep(tookLock{err: err})
 		case ok:
 			a.queue = a.queue[1:]
 			a.hold(h, rev)
 			a.schedule()
-			m.done <- tookLock{rev: rev}
+			m.done.keep(tookLock{rev: rev})
 		default:
 			a.later()
 			return
@@ -288,13 +295,13 @@ const lockRetry = 25 * time.Millisecond
 func (a *lockActor) later() {
 	if a.retry == nil {
 		wait := lockRetry + time.Duration(a.n.cfg.Rand()*float64(lockRetry))
-		a.retry = time.AfterFunc(wait, func() { a.n.root.Send(a.self, retryLock{}) })
+		a.retry = a.n.after(wait, func() { a.n.root.Send(a.self, retryLock{}) })
 	}
 }
 
 func (a *lockActor) schedule() {
 	if a.tick == nil {
-		a.tick = time.AfterFunc(a.n.cfg.LockTTL/3, func() { a.n.root.Send(a.self, renewLocks{}) })
+		a.tick = a.n.after(a.n.cfg.LockTTL/3, func() { a.n.root.Send(a.self, renewLocks{}) })
 	}
 }
 
@@ -348,13 +355,9 @@ func (a *lockActor) renew() {
 // leave ends a take that its caller has given up, or whose outcome is not known.
 func (a *lockActor) leave(m takeLock) {
 	a.queue = slices.DeleteFunc(a.queue, func(q takeLock) bool { return q.done == m.done })
-	select {
-	case r := <-m.done: // it had been served, and nobody has heard
-		if r.err == nil {
-			a.undo(m.call, r.rev)
-			return
-		}
-	default:
+	if m.done.kept() && m.done.is.err == nil { // it had been served, and nobody has heard
+		a.undo(m.call, m.done.is.rev)
+		return
 	}
 	if a.find(m.call) < 0 { // its place among those who wait, and what may have been kept
 		a.freeOwn(m.call)
@@ -387,7 +390,7 @@ func (a *lockActor) forget(call string) {
 	a.queue = slices.DeleteFunc(a.queue, func(m takeLock) bool {
 		gone := m.call == call
 		if gone {
-			m.done <- tookLock{err: context.Canceled}
+			m.done.keep(tookLock{err: context.Canceled})
 		}
 		return gone
 	})
@@ -396,7 +399,7 @@ func (a *lockActor) forget(call string) {
 
 // clear takes something away from the cell.
 func (a *lockActor) clear(how func(lifecycle.LockState, time.Time) lifecycle.LockState) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(a.n.ctx), 5*time.Second)
+	ctx, stop := a.n.timeout(context.WithoutCancel(a.n.ctx), 5*time.Second)
 	defer stop()
 	_, _, err := a.cell(ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
 		return how(s, now), true
@@ -421,15 +424,16 @@ func (a *lockActor) cell(ctx context.Context, how func(lifecycle.LockState, time
 				return 0, false, fmt.Errorf("the cell of lock %s: %w", key, err)
 			}
 		}
-		now := a.n.cfg.Now().UTC()
-		next, ok := how(was, now)
+		now, ttl := a.n.cfg.Steady().UTC(), a.n.cfg.LockTTL
+		seen := a.n.locks.seen.look(a.resource, a.n.cfg.Boot, now, ttl, was)
+		next, ok := how(was.Local(seen, ttl), now)
 		if next.Empty(now) {
 			if c.Revision == 0 {
 				return 0, ok, nil
 			}
 			err = cells.Delete(ctx, bus.BucketLock, key, c.Revision)
 		} else {
-			rev, err = a.put(ctx, key, next, c.Revision)
+			rev, err = a.put(ctx, key, next.Shared(seen, ttl), c.Revision)
 		}
 		if errors.Is(err, bus.ErrConflict) {
 			continue
@@ -448,13 +452,13 @@ func (a *lockActor) put(ctx context.Context, key string, s lifecycle.LockState, 
 
 func (a *lockActor) stop() {
 	if a.tick != nil {
-		a.tick.Stop()
+		a.tick()
 	}
 	if a.retry != nil {
-		a.retry.Stop()
+		a.retry()
 	}
 	for _, m := range a.queue {
-		m.done <- tookLock{err: errStopping}
+		m.done.keep(tookLock{err: errStopping})
 	}
 	a.queue = nil
 }

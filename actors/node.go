@@ -9,13 +9,16 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/tools"
 )
 
 // Node claims turns and runs them. Its methods may be used from many goroutines.
@@ -28,7 +31,7 @@ type Node struct {
 	hands  *hands
 	hub    *hub
 	live   *publisher
-	pool   *pool
+	own    *pool // the Scheduler, where the node has made it itself
 	locks  *locks
 	breaks *breakers
 
@@ -36,12 +39,14 @@ type Node struct {
 	cancel context.CancelFunc
 	pull   context.Context // ends first: nothing new is taken
 	halt   context.CancelFunc
-	wg     sync.WaitGroup
-	room   chan struct{} // a token for each turn in memory
+	steps  group         // what Stop waits for
+	shared group         // the actors of locks and breakers
+	room   chan struct{} // a token for each turn that there is room for
 	failed chan error
 
 	backstop time.Duration // of a turn that is parked for a key
 	me       present
+	deaths   atomic.Int64 // of other nodes, as far as this one has noticed
 
 	mu       sync.Mutex
 	turns    map[events.TurnKey]*seat
@@ -78,7 +83,12 @@ func New(cfg Config) (*Node, error) {
 	n.log = n.cfg.Log.With("boot", cfg.Boot)
 	n.gates = Gates{Registry: cfg.Registry, Authorizer: cfg.Authorizer, Allow: cfg.Allow, Network: cfg.Network, log: n.log}
 	n.room = make(chan struct{}, n.cfg.Room)
-	n.pool = newPool()
+	for range n.cfg.Room {
+		n.room <- struct{}{}
+	}
+	if cfg.Scheduler == nil {
+		n.own, _ = n.cfg.Scheduler.(*pool)
+	}
 	n.hands = newHands(n)
 	n.hub = newHub()
 	n.live = newPublisher(n)
@@ -97,10 +107,23 @@ func (c Config) withDefaults() Config {
 	c.Heartbeat = cmp.Or(c.Heartbeat, 5*time.Second)
 	c.Approval = cmp.Or(c.Approval, lifecycle.DefaultApproval)
 	c.Presence = cmp.Or(c.Presence, 3*time.Second)
+	c.Sweep = cmp.Or(c.Sweep, 10*time.Second)
 	c.Keys = cmp.Or(c.Keys, 30*24*time.Hour)
 	c.LockTTL = cmp.Or(c.LockTTL, lifecycle.LockTTL)
+	if c.Execute == nil {
+		c.Execute = tools.Execute
+	}
+	if c.Scheduler == nil {
+		c.Scheduler = newPool()
+	}
+	if c.ID == nil {
+		c.ID = func() string { return ulid.Make().String() }
+	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Steady == nil {
+		c.Steady = c.Now
 	}
 	if c.Rand == nil {
 		c.Rand = rand.Float64
@@ -130,23 +153,28 @@ func (n *Node) Start(ctx context.Context) error {
 	n.pull, n.halt = context.WithCancel(n.ctx)
 	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return n.log }))
 	n.root = n.system.Root
-	if err := n.announce(n.ctx, false); err != nil {
-		n.cancel()
-		n.system.Shutdown()
-		return fmt.Errorf("node %s: %w", n.cfg.Name, err)
+	if n.cfg.Presence > 0 {
+		if err := n.announce(n.ctx, false); err != nil {
+			n.cancel()
+			n.system.Shutdown()
+			return fmt.Errorf("node %s: %w", n.cfg.Name, err)
+		}
+		n.do(n.presence)
+		n.do(n.watchPresence)
 	}
 	n.breaks.start()
-	n.wg.Go(n.presence)
-	n.wg.Go(n.watchPresence)
-	n.wg.Go(n.answerQuestions)
-	n.wg.Go(n.heartbeats)
-	n.wg.Go(n.live.run)
-	n.wg.Go(n.wakes)
+	n.do(n.answerQuestions)
+	n.do(n.heartbeats)
+	n.do(n.live.run)
+	n.do(n.wakes)
+	if n.cfg.Sweep > 0 {
+		n.do(n.sweeps)
+	}
 	// All wait for the same: one that waited only for endings would keep a room from
 	// the others for nothing.
 	placements := append(slices.Clone(n.cfg.Placements), events.EndPlacement)
 	for range min(pullers, n.cfg.Room) {
-		n.wg.Go(func() { n.takes(placements) })
+		n.do(func() { n.takes(placements) })
 	}
 	return nil
 }
@@ -170,20 +198,23 @@ func (n *Node) Stop(ctx context.Context) error {
 	}
 	n.drainTurns(ctx)
 	n.cancel()
-	n.hands.wg.Wait()
-	n.wg.Wait()
+	n.hands.under.wait(n.cfg.Scheduler)
+	n.steps.wait(n.cfg.Scheduler)
 	n.locks.stop()
 	n.breaks.stop()
+	n.shared.wait(n.cfg.Scheduler)
 	n.system.Shutdown()
-	n.pool.stop()
+	if n.own != nil {
+		n.own.stop()
+	}
 	return err
 }
 
 // do runs a step of work that Stop waits for.
 func (n *Node) do(fn func()) {
-	n.wg.Add(1)
-	n.pool.Go(func() {
-		defer n.wg.Done()
+	n.steps.add()
+	n.cfg.Scheduler.Go(func() {
+		defer n.steps.done()
 		fn()
 	})
 }
@@ -192,32 +223,31 @@ func (n *Node) do(fn func()) {
 func (n *Node) drainTurns(ctx context.Context) {
 	n.mu.Lock()
 	n.checkEmpty()
-	for _, s := range n.turns {
+	for _, s := range n.seats() {
 		n.root.Send(s.pid, drain{})
 	}
 	n.mu.Unlock()
-	grace := time.NewTimer(n.cfg.Drain)
-	defer grace.Stop()
-	select {
-	case <-n.empty:
+	if n.cfg.Scheduler.Wait(n.cfg.Drain, n.empty, ctx.Done(), n.ctx.Done()) == 0 {
 		return
-	case <-grace.C:
-	case <-ctx.Done():
-	case <-n.ctx.Done():
 	}
 	n.mu.Lock()
-	for _, s := range n.turns {
+	for _, s := range n.seats() {
 		n.root.Send(s.pid, giveUp{})
 	}
 	n.mu.Unlock()
-	last := time.NewTimer(lastWords)
-	defer last.Stop()
-	select {
-	case <-n.empty:
-	case <-last.C:
+	if n.cfg.Scheduler.Wait(lastWords, n.empty) < 0 {
 		n.cancel()
-		<-n.empty
+		n.cfg.Scheduler.Wait(0, n.empty)
 	}
+}
+
+// seats are the turns in memory, in one order. The caller holds mu.
+func (n *Node) seats() []*seat {
+	out := make([]*seat, 0, len(n.turns))
+	for _, key := range orderedBy(n.turns, compareTurns) {
+		out = append(out, n.turns[key])
+	}
+	return out
 }
 
 // lastWords is how long Stop waits, once the grace time is over, for the appends
@@ -271,20 +301,8 @@ func (n *Node) putBlob(ctx context.Context, data []byte, media string) (events.B
 			return ref, err
 		}
 		n.log.Warn("a blob could not be stored: trying again", "err", err)
-		if !pause(ctx, wait) {
+		if !n.pause(ctx, wait) {
 			return ref, err
 		}
-	}
-}
-
-// pause waits; false means that ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -111,7 +111,7 @@ func submitTo(t testing.TB, b bus.Bus, key events.TurnKey, s events.TurnSubmitte
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Push(t.Context(), bus.Item{ID: st.Commit.ID, Turn: key, Seq: st.Seq}); err != nil {
+	if err := b.Push(t.Context(), bus.Item{ID: st.Commit.ID, Turn: key, Seq: st.Seq, Placement: s.Placement}); err != nil {
 		t.Fatal(err)
 	}
 }

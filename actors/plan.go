@@ -141,7 +141,7 @@ func (a *turnActor) planned(c actor.Context, m planned) {
 // soon has an effect of the turn's own come up again after a while.
 func (a *turnActor) soon(e lifecycle.Effect) {
 	n, inc, self := a.n, a.inc, a.self
-	time.AfterFunc(backOff, func() { n.root.Send(self, due{inc: inc, effect: e}) })
+	n.after(backOff, func() { n.root.Send(self, due{inc: inc, effect: e}) })
 }
 
 // haveArgs says whether the arguments of every open call are at hand, also those
@@ -183,13 +183,13 @@ func (a *turnActor) fetch(missing map[int]events.Body) {
 	}
 	n.do(func() {
 		got := make(map[int]*Asked)
-		for i, body := range missing {
+		for _, i := range ordered(missing) {
 			for wait := 50 * time.Millisecond; got[i] == nil; wait = min(2*wait, 5*time.Second) {
-				asked, err := n.read(n.ctx, s, i, body)
+				asked, err := n.read(n.ctx, s, i, missing[i])
 				if err == nil {
 					asked.hash = hashes[i]
 					got[i] = asked
-				} else if !pause(n.ctx, wait) {
+				} else if !n.pause(n.ctx, wait) {
 					return
 				}
 			}

@@ -1,13 +1,15 @@
 package actors
 
 import (
+	"context"
 	"sync"
 	"time"
 )
 
-// pool runs functions on goroutines that it keeps for a while: a new goroutine
-// for each small step spends a good part of its life growing its stack. It has
-// no bound: what cannot be taken by an idle goroutine gets a new one.
+// pool is the node's own Scheduler, by the real clock. It runs functions on
+// goroutines that it keeps for a while: a new goroutine for each small step spends
+// a good part of its life growing its stack. It has no bound: what cannot be taken
+// by an idle goroutine gets a new one.
 type pool struct {
 	work chan func()
 	quit chan struct{}
@@ -63,8 +65,44 @@ func (p *pool) stop() {
 	p.wg.Wait()
 }
 
-// Schedule and Throughput make the pool a proto.actor dispatcher.
-func (p *pool) Schedule(fn func()) { p.Go(fn) }
+// After is Scheduler's.
+func (p *pool) After(d time.Duration, fn func()) (stop func()) {
+	t := time.AfterFunc(d, fn)
+	return func() { t.Stop() }
+}
 
-// Throughput is how many messages an actor may take before another has its turn.
-func (p *pool) Throughput() int { return 100 }
+// Wait is Scheduler's.
+func (p *pool) Wait(d time.Duration, until ...<-chan struct{}) int {
+	var rings <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		rings = t.C
+	}
+	for i, c := range until {
+		select {
+		case <-c:
+			return i
+		default:
+		}
+	}
+	var c [4]<-chan struct{}
+	copy(c[:], until)
+	select {
+	case <-c[0]:
+		return 0
+	case <-c[1]:
+		return 1
+	case <-c[2]:
+		return 2
+	case <-c[3]:
+		return 3
+	case <-rings:
+		return -1
+	}
+}
+
+// Timeout is Scheduler's.
+func (p *pool) Timeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, d)
+}

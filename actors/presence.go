@@ -13,8 +13,9 @@ import (
 
 // here is the value of a node's presence cell.
 type here struct {
-	Name     string `json:"name"`
-	Draining bool   `json:"draining,omitempty"` // it gives its turns back on purpose
+	Name       string   `json:"name"`
+	Draining   bool     `json:"draining,omitempty"`   // it gives its turns back on purpose
+	Placements []string `json:"placements,omitempty"` // whose turns it runs; none: the default one's
 }
 
 // drainedFor is how long a node that has drained is remembered as such.
@@ -29,7 +30,7 @@ type present struct {
 
 // announce writes the presence cell anew.
 func (n *Node) announce(ctx context.Context, draining bool) error {
-	value, err := json.Marshal(here{Name: n.cfg.Name, Draining: draining})
+	value, err := json.Marshal(here{Name: n.cfg.Name, Draining: draining, Placements: n.cfg.Placements})
 	if err != nil {
 		return err
 	}
@@ -38,12 +39,15 @@ func (n *Node) announce(ctx context.Context, draining bool) error {
 		ttl = max(ttl, drainedFor)
 	}
 	n.me.mu.Lock()
-	defer n.me.mu.Unlock()
-	rev, err := n.cfg.Bus.Cells().Put(ctx, bus.BucketPresence, n.cfg.Boot, value, n.me.rev, ttl)
+	had := n.me.rev
+	n.me.mu.Unlock()
+	rev, err := n.cfg.Bus.Cells().Put(ctx, bus.BucketPresence, n.cfg.Boot, value, had, ttl)
 	if errors.Is(err, bus.ErrConflict) { // it had expired, or an earlier answer was lost
 		rev, err = n.putOver(ctx, value, ttl)
 	}
 	if err == nil {
+		n.me.mu.Lock()
+		defer n.me.mu.Unlock()
 		n.me.rev, n.me.ok = rev, n.cfg.Now()
 	}
 	return err
@@ -60,24 +64,21 @@ func (n *Node) putOver(ctx context.Context, value []byte, ttl time.Duration) (ui
 
 // presence renews the cell every third of its TTL.
 func (n *Node) presence() {
-	tick := time.NewTicker(n.cfg.Presence / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-n.pull.Done(): // Stop writes the last one
-			return
-		}
-		ctx, stop := context.WithTimeout(n.pull, n.cfg.Presence)
+	n.every(n.pull, n.cfg.Presence/3, func() { // Stop writes the last one
+		ctx, stop := n.timeout(n.pull, n.cfg.Presence)
+		defer stop()
 		if err := n.announce(ctx, false); err != nil && n.pull.Err() == nil {
 			n.log.Warn("the node could not renew its presence: others may think it dead", "err", err)
 		}
-		stop()
-	}
+	})
 }
 
-// gone says whether a boot has no presence.
+// gone says whether a boot has no presence. Where nobody has one, nobody is known to
+// be gone: then redelivery tells.
 func (n *Node) gone(boot string) bool {
+	if n.cfg.Presence < 0 {
+		return false
+	}
 	_, err := n.cfg.Bus.Cells().Get(n.ctx, bus.BucketPresence, boot)
 	return errors.Is(err, bus.ErrNotFound)
 }
@@ -111,7 +112,7 @@ func (n *Node) askOwner(boot string, key events.TurnKey, seq uint64) (mine bool,
 	if err != nil {
 		return false, err
 	}
-	ctx, stop := context.WithTimeout(n.ctx, askWait)
+	ctx, stop := n.timeout(n.ctx, askWait)
 	defer stop()
 	b, err := n.cfg.Bus.Ask(ctx, boot, data)
 	if err != nil {
@@ -126,6 +127,9 @@ func (n *Node) askOwner(boot string, key events.TurnKey, seq uint64) (mine bool,
 // turn is a hint that something was appended to it.
 func (n *Node) answerQuestions() {
 	answer := func(data []byte) []byte {
+		if b := n.status(data); b != nil {
+			return b // somebody asks who this is
+		}
 		var q question
 		if json.Unmarshal(data, &q) != nil {
 			return nil
@@ -139,7 +143,7 @@ func (n *Node) answerQuestions() {
 	for n.ctx.Err() == nil {
 		if err := n.cfg.Bus.Serve(n.ctx, n.cfg.Boot, answer); err != nil && n.ctx.Err() == nil {
 			n.log.Warn("questions of other nodes cannot be heard: trying again", "err", err)
-			pause(n.ctx, backOff)
+			n.pause(n.ctx, backOff)
 		}
 	}
 }

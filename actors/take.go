@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
@@ -19,25 +18,23 @@ const backOff = time.Second
 // takes pulls one item at a time while there is room, and hands it over at once.
 func (n *Node) takes(placements []string) {
 	for {
-		select {
-		case n.room <- struct{}{}:
-		case <-n.pull.Done():
+		if n.cfg.Scheduler.Wait(0, n.pull.Done(), n.room) == 0 {
 			return
 		}
 		d, err := n.cfg.Bus.Pull(n.pull, placements)
 		if err != nil {
-			<-n.room
+			n.room <- struct{}{}
 			if n.pull.Err() != nil {
 				return
 			}
 			n.log.Warn("the queue cannot be read: trying again", "err", err)
-			if !pause(n.pull, backOff) {
+			if !n.pause(n.pull, backOff) {
 				return
 			}
 			continue
 		}
 		if !n.take(d) {
-			<-n.room
+			n.room <- struct{}{}
 		}
 	}
 }
@@ -76,6 +73,8 @@ func (n *Node) take(d bus.Delivery) bool {
 	case t.Broken != "":
 		n.log.Error("a turn's history is not one that any release writes: left alone", "turn", it.Turn.String(), "why", t.Broken)
 		n.nak(d, 30*time.Second)
+	case !n.serves(t.Submitted.Placement):
+		n.do(func() { n.finish(t, d) })
 	default:
 		return n.consider(t, stored, d)
 	}
@@ -125,7 +124,7 @@ func (n *Node) history(d bus.Delivery) ([]bus.Stored, error) {
 			return []bus.Stored{{Generation: n.cfg.Bus.Generation(), Seq: it.Seq, Commit: c}}, nil
 		}
 	}
-	ctx, stop := context.WithTimeout(n.pull, 10*time.Second)
+	ctx, stop := n.timeout(n.pull, 10*time.Second)
 	defer stop()
 	return n.load(ctx, it.Turn, it.Seq)
 }
@@ -183,7 +182,7 @@ func (n *Node) seatTurn(key events.TurnKey, stored []bus.Stored, d bus.Delivery,
 		return false
 	}
 	s := &seat{delivery: d, fresh: n.cfg.Now()}
-	props := actor.PropsFromProducer(func() actor.Actor { return newTurnActor(n, key, stored, drained) }, actor.WithSupervisor(once), actor.WithDispatcher(n.pool))
+	props := actor.PropsFromProducer(func() actor.Actor { return newTurnActor(n, key, stored, drained) }, actor.WithSupervisor(once), actor.WithDispatcher(dispatcher{n.cfg.Scheduler}))
 	pid, err := n.root.SpawnNamed(props, "turn/"+key.String())
 	if err != nil {
 		n.log.Warn("the turn's actor is still there: giving the turn back", "turn", key.String(), "err", err)
@@ -210,16 +209,16 @@ func (n *Node) unseat(key events.TurnKey, heard uint64, over bool) {
 	n.checkEmpty()
 	n.mu.Unlock()
 	if had {
-		<-n.room
+		n.room <- struct{}{}
 	}
 }
 
 // requeue puts a turn in the queue that was nudged while it left memory.
 func (n *Node) requeue(key events.TurnKey) {
-	it := bus.Item{ID: "again." + ulid.Make().String(), Turn: key}
+	it := bus.Item{ID: "again." + n.cfg.ID(), Turn: key}
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := n.cfg.Bus.Wake(n.ctx, it)
-		if err == nil || !pause(n.ctx, wait) {
+		if err == nil || !n.pause(n.ctx, wait) {
 			return
 		}
 		n.log.Warn("a turn could not be queued again: trying again", "turn", key.String(), "err", err)
@@ -250,34 +249,33 @@ func (n *Node) nak(d bus.Delivery, after time.Duration) {
 
 // heartbeats keeps the claims of all turns in memory alive.
 func (n *Node) heartbeats() {
-	tick := time.NewTicker(n.cfg.Heartbeat)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-n.ctx.Done():
-			return
-		}
+	n.every(n.ctx, n.cfg.Heartbeat, func() {
 		n.mu.Lock()
-		all := make(map[*seat]bus.Delivery, len(n.turns))
-		for _, s := range n.turns {
-			all[s] = s.delivery
+		all := n.seats()
+		deliveries := make([]bus.Delivery, len(all))
+		for i, s := range all {
+			deliveries[i] = s.delivery
 		}
 		n.mu.Unlock()
-		for s, d := range all {
-			now := n.cfg.Now()
-			if err := d.Extend(); err != nil {
-				if n.ctx.Err() == nil {
-					n.log.Warn("a claim was not extended", "turn", d.Item().Turn.String(), "err", err)
-				}
-				continue
-			}
-			n.mu.Lock()
-			if s.delivery == d {
-				s.fresh = now
-			}
-			n.mu.Unlock()
+		for i, s := range all {
+			n.extend(s, deliveries[i])
 		}
+	})
+}
+
+// extend keeps one claim alive.
+func (n *Node) extend(s *seat, d bus.Delivery) {
+	now := n.cfg.Now()
+	if err := d.Extend(); err != nil {
+		if n.ctx.Err() == nil {
+			n.log.Warn("a claim was not extended", "turn", d.Item().Turn.String(), "err", err)
+		}
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s.delivery == d {
+		s.fresh = now
 	}
 }
 
@@ -303,7 +301,7 @@ func (n *Node) wakes() {
 			return
 		default:
 			n.log.Warn("wake-ups cannot be read: trying again", "err", err)
-			if !pause(n.pull, backOff) {
+			if !n.pause(n.pull, backOff) {
 				return
 			}
 		}
@@ -329,7 +327,7 @@ func (n *Node) wake(d bus.Delivery) {
 
 // forward passes a wake-up to the turn's owner, or to the queue where it has none.
 func (n *Node) forward(it bus.Item) error {
-	ctx, stop := context.WithTimeout(n.pull, 10*time.Second)
+	ctx, stop := n.timeout(n.pull, 10*time.Second)
 	defer stop()
 	stored, err := n.load(ctx, it.Turn, it.Seq)
 	if err != nil {
@@ -348,7 +346,11 @@ func (n *Node) forward(it bus.Item) error {
 			return errors.Join(err, errors.New("its owner does not answer"))
 		}
 	}
+	lane, err := n.lane(ctx, t.Submitted.Placement)
+	if err != nil {
+		return err
+	}
 	it.ID += ".q"
-	it.Placement, it.Commit = t.Submitted.Placement, nil
+	it.Placement, it.Commit = lane, nil
 	return n.cfg.Bus.Push(ctx, it)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
@@ -55,11 +54,11 @@ type turnActor struct {
 	owed    map[int][]lifecycle.Effect // what each call actor was told last
 	planing bool                       // what planning needs is being looked up
 	keys    map[int]bool               // calls that wait for a key, as their gate has said last
-	patient *time.Timer                // until a turn that waits for keys is parked
+	patient func()                     // stops the timer until a turn that waits for keys is parked; nil if there is none
 	failing bool                       // and could not be had the last time
 	reading bool                       // arguments outside the log are being read
 	parking bool
-	timer   *time.Timer // of the turn's deadline
+	timer   func() // stops the timer of the turn's deadline; nil if there is none
 	ending  bool
 	untold  []bus.Stored
 	heard   uint64       // nudges acted on
@@ -293,7 +292,7 @@ func (a *turnActor) schedule() {
 	case !a.waits:
 		a.waits = true
 		inc := a.inc
-		time.AfterFunc(linger, func() { a.n.root.Send(a.self, flush{inc}) })
+		a.n.after(linger, func() { a.n.root.Send(a.self, flush{inc}) })
 	}
 }
 
@@ -337,7 +336,7 @@ func (n *Node) append(key events.TurnKey, at uint64, by events.Owner, now time.T
 		}
 	}
 	var out []bus.Stored
-	for _, c := range bus.Split(events.Commit{ID: ulid.Make().String(), Turn: key, At: now, By: by, Records: recs}) {
+	for _, c := range bus.Split(events.Commit{ID: n.cfg.ID(), Turn: key, At: now, By: by, Records: recs}) {
 		s, err := n.cfg.Bus.Append(n.ctx, c, at)
 		if err != nil {
 			return out, err
@@ -451,7 +450,7 @@ func (a *turnActor) reload(atLeast uint64) {
 		var err error
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 			stored, err = a.n.cfg.Bus.Load(a.n.ctx, a.key, atLeast)
-			if err == nil || !pause(a.n.ctx, wait) {
+			if err == nil || !a.n.pause(a.n.ctx, wait) {
 				break
 			}
 		}
@@ -532,8 +531,8 @@ func (a *turnActor) nudged(m nudge) {
 	if m.heard != nil {
 		m.heard()
 	}
-	for _, pid := range a.calls {
-		a.n.root.Send(pid, again{})
+	for _, i := range ordered(a.calls) {
+		a.n.root.Send(a.calls[i], again{})
 	}
 	a.look(m)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 )
@@ -19,8 +20,9 @@ type Session struct {
 	Server *jetlog.Server  // the log is embedded in this process; else nil
 	Found  *jetlog.Running // the node that keeps the log, where OpenRunning has opened it; else nil
 
-	stop context.CancelFunc // ends what LendBarrier has begun; nil where it has not
-	wg   sync.WaitGroup
+	clock *bus.Clock           // nil where the log is in this process
+	stop  []context.CancelFunc // end what LendBarrier and KeepTime have begun
+	wg    sync.WaitGroup
 }
 
 // Open opens the log that conf connects to. ctx bounds the opening only.
@@ -29,7 +31,11 @@ func Open(ctx context.Context, conf jetlog.Config) (*Session, error) {
 	if err != nil {
 		return nil, exit.Unusable(err, "")
 	}
-	return &Session{Bus: b}, nil
+	log := conf.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Session{Bus: b, clock: newClock(ctx, b, log)}, nil
 }
 
 // OpenRunning opens the log of the node that was found on the data directory. Of
@@ -79,15 +85,21 @@ func OpenEmbedded(ctx context.Context, sc jetlog.ServerConfig, conf jetlog.Confi
 // LendBarrier lets other processes wait for the barrier of this one, until Close.
 // It is called once, of an embedded log.
 func (s *Session) LendBarrier(ctx context.Context, log *slog.Logger) {
-	own, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stop = stop
+	own := s.lasting(ctx)
 	s.wg.Go(func() { lend(own, s.Bus, log) })
+}
+
+// lasting is a context that ends with Close.
+func (s *Session) lasting(ctx context.Context) context.Context {
+	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = append(s.stop, stop)
+	return own
 }
 
 // Close gives everything back. Nothing that the session started runs afterwards.
 func (s *Session) Close() error {
-	if s.stop != nil {
-		s.stop()
+	for _, stop := range s.stop {
+		stop()
 	}
 	s.wg.Wait()
 	err := s.Bus.Close()

@@ -1,0 +1,161 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// serves says whether this node runs a placement's turns.
+func (n *Node) serves(placement string) bool {
+	return slices.Contains(n.cfg.Placements, cmp.Or(placement, events.DefaultPlacement))
+}
+
+// served are the placements that nodes serve which live and do not drain, as their
+// presence says; nil where nobody can say, since presence is switched off.
+func (n *Node) served(ctx context.Context) (map[string]bool, error) {
+	if n.cfg.Presence < 0 {
+		return nil, nil
+	}
+	out := make(map[string]bool)
+	for _, p := range n.cfg.Placements {
+		out[p] = true
+	}
+	err := n.cfg.Bus.Cells().Watch(ctx, bus.BucketPresence, "", func(c bus.Cell) error {
+		var h here
+		switch {
+		case c.Key == "":
+			return errAllSeen
+		case c.Value == nil || json.Unmarshal(c.Value, &h) != nil || h.Draining:
+			return nil
+		}
+		for _, p := range h.serves() {
+			out[p] = true
+		}
+		return nil
+	})
+	if errors.Is(err, errAllSeen) {
+		err = nil
+	}
+	return out, err
+}
+
+var errAllSeen = errors.New("all cells were seen")
+
+// serves are the placements of a node's presence.
+func (h here) serves() []string {
+	if len(h.Placements) == 0 {
+		return []string{events.DefaultPlacement}
+	}
+	return h.Placements
+}
+
+// departed says whether a boot has no presence and does not answer either.
+func (n *Node) departed(ctx context.Context, boot string) bool {
+	_, err := n.cfg.Bus.Cells().Get(ctx, bus.BucketPresence, boot)
+	if !errors.Is(err, bus.ErrNotFound) {
+		return false
+	}
+	_, err = n.askOwner(boot, lifecycle.Turn{}.Key, 0)
+	return errors.Is(err, bus.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// lane is the queue that a turn of a placement belongs into: its own, or where no
+// node serves that, the one of turns that can only be ended.
+func (n *Node) lane(ctx context.Context, placement string) (string, error) {
+	if n.serves(placement) {
+		return placement, nil
+	}
+	served, err := n.served(ctx)
+	if err != nil || served == nil || served[cmp.Or(placement, events.DefaultPlacement)] {
+		return placement, err
+	}
+	return events.EndPlacement, nil
+}
+
+// finish does for a turn what can be done without its placement: see
+// lifecycle.Finish. A node that serves the placement gets the turn instead.
+func (n *Node) finish(t lifecycle.Turn, d bus.Delivery) {
+	err := n.finishTurn(t, d)
+	switch {
+	case err == nil, errors.Is(err, lifecycle.ErrEnded):
+		n.ack(d)
+	case n.ctx.Err() != nil:
+	default:
+		n.log.Warn("a turn that no node serves could not be ended: it comes again", "turn", t.Key.String(), "err", err)
+		n.nak(d, backOff)
+	}
+}
+
+func (n *Node) finishTurn(t lifecycle.Turn, d bus.Delivery) error {
+	lane, err := n.lane(n.pull, t.Submitted.Placement)
+	if err != nil {
+		return err
+	}
+	if it := d.Item(); lane != events.EndPlacement || it.Placement != events.EndPlacement {
+		it.ID, it.Placement, it.Commit = it.ID+".p", t.Submitted.Placement, nil
+		if err := n.cfg.Bus.Push(n.pull, it); err != nil || lane != events.EndPlacement {
+			return err
+		}
+	}
+	if own := t.Owner.Boot; own != "" && t.Parked == nil && own != n.cfg.Boot && !n.departed(n.pull, own) {
+		if mine, err := n.askOwner(own, t.Key, d.Item().Seq); err != nil || mine {
+			return err
+		}
+	}
+	cmd := lifecycle.Finish{Boot: n.cfg.Boot, Node: n.cfg.Name, Reply: d.Reply(), Retention: n.cfg.Retention}
+	var before, after lifecycle.Turn
+	err = n.appendDecided(n.ctx, t.Key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
+		recs, err := lifecycle.Decide(t, lifecycle.Env{Now: now}, cmd)
+		if err != nil || len(recs) == 0 {
+			return nil, events.Owner{}, err
+		}
+		by := events.Owner{Boot: n.cfg.Boot, Epoch: t.Owner.Epoch + 1}
+		before, after = t, lifecycle.FoldOn(t, events.Commit{Turn: t.Key, At: now, By: by, Records: recs})
+		return recs, by, n.timerFor(after)
+	})
+	if err != nil || after.Submitted == nil {
+		return err
+	}
+	if err := n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {
+		n.barrierFailed(n.ctx, err)
+		return err
+	}
+	n.finished(before, after)
+	return nil
+}
+
+// timerFor writes the timer of a parked turn. It comes BEFORE the turn is parked.
+func (n *Node) timerFor(t lifecycle.Turn) error {
+	if t.Parked == nil || t.Parked.Due.IsZero() {
+		return nil
+	}
+	return n.cfg.Bus.Set(n.ctx, bus.Token(t.Key.String()), t.Parked.Due, timerItem(t.Key, t.Parked.Due, t.Submitted.Placement))
+}
+
+func timerItem(key events.TurnKey, at time.Time, placement string) bus.Item {
+	return bus.Item{ID: "timer." + key.Trace + "." + key.Turn + "." + at.UTC().Format(time.RFC3339Nano), Turn: key, Placement: placement}
+}
+
+// finished lets go of what calls held that have ended, and tells who waits here.
+func (n *Node) finished(before, after lifecycle.Turn) {
+	for i, c := range after.Calls {
+		if c.Open() || !before.Calls[i].Open() {
+			continue
+		}
+		n.unheld(after.Key.Call(i), c, n.workspace(after.Submitted))
+		if c.Verdict != nil && c.Verdict.Key != "" {
+			n.wakeWaiting(c.Verdict.Key)
+		}
+	}
+	if after.Ended != nil {
+		n.hub.tell(Finished{Key: after.Key, Turn: after, Tools: n.toolNames(after)})
+	}
+}

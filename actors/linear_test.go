@@ -1,0 +1,309 @@
+package actors
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/bus/jetlog/jettest"
+	"github.com/sluice-run/sluice/tools"
+)
+
+var (
+	linearSeed   = flag.Uint64("linear.seed", 0, "the seed of the linearizability tests; 0 takes one from the clock")
+	linearRounds = flag.Int("linear.rounds", 0, "how long the linearizability tests are: operations of a client; 0 is the short form")
+	linearHTML   = flag.String("linear.html", "", "a folder for pictures of histories that are not linearizable")
+)
+
+// linearLimit bounds one check. A right history takes milliseconds.
+const linearLimit = 2 * time.Minute
+
+// seeded is the test's own randomness, and says how to have it again.
+func seeded(t *testing.T) *rand.Rand {
+	seed := *linearSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano() % 1_000_000_000)
+	}
+	name, _, _ := strings.Cut(t.Name(), "/")
+	t.Logf("reproduce: go test ./actors -run '^%s$' -linear.seed=%d -linear.rounds=%d", name, seed, *linearRounds)
+	return rand.New(rand.NewPCG(seed, uint64(len(t.Name()))))
+}
+
+func rounds(short int) int { return cmp.Or(*linearRounds, short) }
+
+// stopwatch is the one clock of a history, in nanoseconds from its start.
+type stopwatch struct{ start time.Time }
+
+func newStopwatch() stopwatch { return stopwatch{time.Now()} }
+
+func (s stopwatch) now() int64 { return int64(time.Since(s.start)) }
+
+// of is a time of the machine's on this clock.
+func (s stopwatch) of(t time.Time) int64 { return int64(t.Sub(s.start)) }
+
+// place is where the cells are kept, and how that is disturbed.
+type place struct {
+	open    func() *jetlog.Bus
+	disturb func(stream string, n int) // the n-th time
+	heal    func()                     // after the last disturbance
+}
+
+// alone is one server, which is stopped and started again.
+func alone(t *testing.T) place {
+	srv := jettest.Start(t)
+	return place{
+		open: func() *jetlog.Bus { return srv.Open(jetlog.Config{Connect: srv.Dial}) },
+		disturb: func(string, int) {
+			srv.Stop()
+			srv.Start()
+		},
+		heal: func() {},
+	}
+}
+
+// three is a cluster of three servers with three replicas, whose leader steps down
+// or, each third time, is stopped and started again.
+func three(t *testing.T) place {
+	c := jettest.StartCluster(t)
+	var away *jettest.Server
+	heal := func() {
+		if away != nil {
+			away.Start()
+			away = nil
+			c.AwaitReady()
+		}
+	}
+	return place{open: func() *jetlog.Bus { return c.Open(jetlog.Config{}) }, heal: heal, disturb: func(stream string, n int) {
+		heal()
+		if n%3 == 1 {
+			if away = c.Leader(stream); away != nil {
+				away.Stop()
+			}
+			return
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second) // nobody answers while there is no leader
+		defer stop()
+		if err := c.StepDown(ctx, stream); err != nil {
+			t.Logf("disturbance %d: %v", n, err)
+		}
+	}}
+}
+
+// bothPlaces runs a test on one server and on three.
+func bothPlaces(t *testing.T, test func(t *testing.T, p place, rnd *rand.Rand)) {
+	t.Parallel()
+	t.Run("R1", func(t *testing.T) {
+		t.Parallel()
+		test(t, alone(t), seeded(t))
+	})
+	t.Run("R3", func(t *testing.T) {
+		t.Parallel()
+		test(t, three(t), seeded(t))
+	})
+}
+
+// machine is a node that can be killed, on a clock that is not the others'.
+type machine struct {
+	*Node
+	skew time.Duration
+	kill context.CancelFunc
+}
+
+// startMachine starts a node. It ends with the test, if it was not killed before.
+func startMachine(t *testing.T, b bus.Bus, skew time.Duration, change func(*Config), list ...tools.Tool) *machine {
+	t.Helper()
+	reg, err := tools.NewRegistry(list...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Bus: b, Registry: reg, Authorizer: lax{}, Boot: "b" + ulid.Make().String(), Workspace: t.TempDir()}
+	cfg.Now = func() time.Time { return time.Now().Add(skew) }
+	cfg.Steady = cfg.Now
+	if change != nil {
+		change(&cfg)
+	}
+	ctx, kill := context.WithCancel(t.Context())
+	t.Cleanup(kill)
+	var n *Node
+	for {
+		if n, err = New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		if err = n.Start(ctx); err == nil {
+			break
+		}
+		t.Logf("a node starts later: %v", err) // the server may just be away
+		if !pause(ctx, backOff) {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { stopMachine(t, n) })
+	return &machine{Node: n, skew: skew, kill: kill}
+}
+
+// stopMachine stops a node, which need not have a server any more to say so to.
+func stopMachine(t *testing.T, n *Node) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+	defer stop()
+	if err := n.Stop(ctx); err != nil {
+		t.Logf("stop: %v", err)
+	}
+}
+
+// tapped is a bus whose writes to one bucket of cells are noted.
+type tapped struct {
+	bus.Bus
+	tap *tap
+}
+
+func (b tapped) Cells() bus.Cells { return tappedCells{b.Bus.Cells(), b.tap} }
+
+// tap is what was written to a bucket, by all nodes.
+type tap struct {
+	clock  stopwatch
+	bucket string
+	mu     sync.Mutex
+	wrote  []written
+}
+
+// written is one write: of value behind a revision, nil for a deletion. got is its
+// revision, 0 where it failed.
+type written struct {
+	key       string
+	value     []byte
+	behind    uint64
+	got       uint64
+	ttl       time.Duration
+	err       error
+	call, end int64
+}
+
+func (p *tap) note(w written, bucket string) {
+	if bucket != p.bucket {
+		return
+	}
+	w.end = p.clock.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wrote = append(p.wrote, w)
+}
+
+// kept are the writes to a cell that were acknowledged, in the order of their revisions.
+func (p *tap) kept(key string) []written {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []written
+	for _, w := range p.wrote {
+		if w.key == key && w.err == nil && w.value != nil {
+			out = append(out, w)
+		}
+	}
+	slices.SortFunc(out, func(a, b written) int { return cmp.Compare(a.got, b.got) })
+	return out
+}
+
+type tappedCells struct {
+	bus.Cells
+	tap *tap
+}
+
+func (c tappedCells) Put(ctx context.Context, bucket, key string, value []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	w := written{key: key, value: value, behind: rev, ttl: ttl, call: c.tap.clock.now()}
+	w.got, w.err = c.Cells.Put(ctx, bucket, key, value, rev, ttl)
+	c.tap.note(w, bucket)
+	return w.got, w.err
+}
+
+func (c tappedCells) Delete(ctx context.Context, bucket, key string, rev uint64) error {
+	w := written{key: key, behind: rev, call: c.tap.clock.now()}
+	w.err = c.Cells.Delete(ctx, bucket, key, rev)
+	c.tap.note(w, bucket)
+	return w.err
+}
+
+// partitioned splits a history by what an operation is about, in the order of names.
+func partitioned(ops []porcupine.Operation, of func(input any) string) [][]porcupine.Operation {
+	by := map[string][]porcupine.Operation{}
+	for _, op := range ops {
+		name := of(op.Input)
+		by[name] = append(by[name], op)
+	}
+	var out [][]porcupine.Operation
+	for _, name := range ordered(by) {
+		out = append(out, by[name])
+	}
+	return out
+}
+
+// checkLinear fails the test where a history is not that of the model, and tells
+// the part of it that cannot be explained.
+func checkLinear(t *testing.T, m porcupine.Model, ops []porcupine.Operation) {
+	t.Helper()
+	for i, part := range m.Partition(ops) {
+		switch porcupine.CheckOperationsTimeout(m, part, linearLimit) {
+		case porcupine.Ok:
+		case porcupine.Unknown:
+			t.Errorf("part %d: %d operations cannot be judged in %v", i, len(part), linearLimit)
+		case porcupine.Illegal:
+			t.Errorf("part %d is not linearizable:\n%s", i, unexplained(t, m, part, i))
+		}
+	}
+}
+
+// unexplained is the end of the longest explanation of a history, and what
+// cannot follow it. With -linear.html it also draws the whole.
+func unexplained(t *testing.T, m porcupine.Model, ops []porcupine.Operation, part int) string {
+	_, info := porcupine.CheckOperationsVerbose(m, ops, linearLimit)
+	if *linearHTML != "" {
+		path := filepath.Join(*linearHTML, fmt.Sprintf("%s-%d.html", strings.ReplaceAll(t.Name(), "/", "_"), part))
+		if err := errors.Join(os.MkdirAll(*linearHTML, 0o755), porcupine.VisualizePath(m, info, path)); err != nil {
+			t.Errorf("draw the history: %v", err)
+		}
+	}
+	var longest []porcupine.Operation
+	for _, l := range info.PartialLinearizationsOperations()[0] {
+		if len(l) > len(longest) {
+			longest = l
+		}
+	}
+	type name struct {
+		client       int
+		call, finish int64
+		input        string
+	}
+	named := func(op porcupine.Operation) name {
+		return name{op.ClientId, op.Call, op.Return, fmt.Sprint(op.Input)}
+	}
+	explained := map[name]bool{}
+	for _, op := range longest {
+		explained[named(op)] = true
+	}
+	rest := slices.DeleteFunc(slices.Clone(ops), func(op porcupine.Operation) bool { return explained[named(op)] })
+	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	var b strings.Builder
+	lines := func(list []porcupine.Operation) {
+		for _, op := range list {
+			fmt.Fprintf(&b, "  client %d [%v, %v] %s\n", op.ClientId, time.Duration(op.Call), time.Duration(op.Return), m.DescribeOperation(op.Input, op.Output))
+		}
+	}
+	fmt.Fprintf(&b, " %d of %d operations are explained, the last of them:\n", len(longest), len(ops))
+	lines(longest[max(0, len(longest)-10):])
+	b.WriteString(" then none of these can follow:\n")
+	lines(rest[:min(len(rest), 10)])
+	return b.String()
+}

@@ -1,0 +1,81 @@
+package actors
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sluice-run/sluice/bus"
+)
+
+// status answers a note that asks who this node is; nil for every other note.
+func (n *Node) status(note []byte) []byte {
+	w, ok := bus.ParseWho(note)
+	if !ok {
+		return nil
+	}
+	b, err := json.Marshal(n.about(w))
+	if err != nil {
+		return nil // a struct of plain members always has a JSON form
+	}
+	return b
+}
+
+// Status is what the node says of itself to whoever asks; see bus.Who.
+func (n *Node) Status() bus.Status { return n.about(bus.Who{}) }
+
+func (n *Node) about(w bus.Who) bus.Status {
+	c := n.cfg
+	s := bus.Status{
+		Boot: c.Boot, Name: c.Name, Version: c.Version, Placements: c.Placements, Since: bootTime(c.Boot), Room: c.Room,
+		AckWaitMS: (3 * c.Heartbeat).Milliseconds(), PresenceMS: max(0, c.Presence).Milliseconds(), KeysMS: c.Keys.Milliseconds(),
+		Failures: c.Breaker.Opens(), WindowMS: c.Breaker.Stays().Milliseconds(),
+	}
+	n.mu.Lock()
+	s.Turns, s.Draining = len(n.turns), n.draining
+	if w.Turns {
+		for key := range n.turns {
+			s.InMemory = append(s.InMemory, key.String())
+		}
+	}
+	n.mu.Unlock()
+	running := n.hands.list()
+	s.Attempts = len(running)
+	if w.Turns {
+		s.Running = running
+	}
+	slices.Sort(s.InMemory)
+	slices.SortFunc(s.Running, func(a, b bus.Running) int {
+		return cmp.Or(strings.Compare(a.Call, b.Call), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	s.InMemory = s.InMemory[:min(len(s.InMemory), bus.MaxStatusList)]
+	s.Running = s.Running[:min(len(s.Running), bus.MaxStatusList)]
+	s.Now, s.Machine = c.Now().UTC(), time.Now().UTC() // last: whoever asks compares them with the time of the answer
+	return s
+}
+
+// list is every attempt that has not ended.
+func (h *hands) list() []bus.Running {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []bus.Running
+	for key, w := range h.at {
+		if w.done == nil {
+			out = append(out, bus.Running{Call: key.call.String(), Attempt: key.attempt})
+		}
+	}
+	return out
+}
+
+// bootTime is when a boot began, if its id is a ULID; zero otherwise.
+func bootTime(boot string) time.Time {
+	id, err := ulid.ParseStrict(boot)
+	if err != nil {
+		return time.Time{}
+	}
+	return ulid.Time(id.Time()).UTC()
+}
