@@ -43,18 +43,20 @@ type Config struct {
 	Retention time.Duration // of the log; 0 means for ever. A turn that nobody has claimed by half of it is abandoned
 	Keys      time.Duration // how long an idempotency key is remembered; 0 means 30 days
 
+	// System is what the node's actors live in; nil means one of its own.
+	System *System
 	// Execute runs one attempt, or asks one probe; nil means tools.Execute.
 	Execute func(context.Context, tools.Tool, tools.Invocation, tools.Options) tools.Report
 	// Scheduler is where goroutines, timers and waits come from; nil means
 	// goroutines and the real clock.
 	Scheduler Scheduler
 
-	Now  func() time.Time // nil means time.Now. What nodes write into the log is compared, so it should go with theirs
+	Now    func() time.Time // nil means time.Now. What nodes write into the log is compared, so it should go with theirs
 	Steady func() time.Time // a clock that nobody puts right, for leases; nil means Now
-	Rand func() float64   // from 0 to 1, for jitter; nil means math/rand
-	ID   func() string    // a new id, unlike any other in the cluster; nil means a ULID
-	Log  *slog.Logger     // nil discards
-	Seen Observer         // nil observes nothing
+	Rand   func() float64   // from 0 to 1, for jitter; nil means math/rand
+	ID     func() string    // a new id, unlike any other in the cluster; nil means a ULID
+	Log    *slog.Logger     // nil discards
+	Seen   Observer         // nil observes nothing
 }
 
 // Observer hears what a node does, for metrics. Its methods must not block, and

@@ -34,7 +34,9 @@ func TestLinearLocks(t *testing.T) {
 	bothPlaces(t, func(t *testing.T, p place, rnd *rand.Rand) {
 		r := newLockRun(t, p, rnd)
 		r.run(rounds(16))
-		checkLinear(t, lockModel(), r.history())
+		ops := r.history()
+		t.Log(tally(ops, func(op porcupine.Operation) string { return string(op.Input.(lockOp).do) }))
+		checkLinear(t, lockModel(), ops)
 		r.checkWrites()
 		r.everybodyAgain()
 	})
@@ -62,7 +64,8 @@ type granted struct {
 	lock      events.Lock
 	freed     int64 // when it began to give it back; 0: it never did
 	how       lockVerb
-	call0, at int64 // when it asked, and had it
+	asked, at int64 // when it asked, and had it
+	tries     int   // in vain, before
 }
 
 func newLockRun(t *testing.T, p place, rnd *rand.Rand) *lockRun {
@@ -184,7 +187,7 @@ func (r *lockRun) move(id int, m *machine, key events.CallKey, uses []events.Res
 	}
 	entered := r.take(id, next, key, uses, patience)
 	m.locks.drop(key.TurnKey())
-	if len(entered) != 1 { // what was entered of several may have been given back meanwhile
+	if len(entered) != 1 || entered[0].tries > 0 { // what was entered at first may have been given back meanwhile
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for _, g := range have {
@@ -201,13 +204,13 @@ func (r *lockRun) move(id int, m *machine, key events.CallKey, uses []events.Res
 func (r *lockRun) take(id int, m *machine, key events.CallKey, uses []events.ResourceUse, patience time.Duration) []*granted {
 	ctx, stop := context.WithTimeout(m.ctx, patience)
 	defer stop()
-	for {
+	for tries := 0; ; tries++ {
 		began := r.clock.now()
 		locks, err := m.locks.takeAll(ctx, key, uses, "")
 		if err == nil {
 			var have []*granted
 			for _, l := range locks {
-				have = append(have, &granted{client: id, call: key.String(), lock: l, call0: began, at: r.clock.now()})
+				have = append(have, &granted{client: id, call: key.String(), lock: l, asked: began, at: r.clock.now(), tries: tries})
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -257,7 +260,7 @@ func (r *lockRun) history() []porcupine.Operation {
 			continue
 		}
 		until, ok := r.until(wrote[i], g)
-		if !ok || wrote[i].call < g.call0 || wrote[i].end > g.at {
+		if !ok || wrote[i].call < g.asked || wrote[i].end > g.at {
 			r.t.Errorf("%v: the write with its token is not its own", op)
 			continue
 		}

@@ -236,6 +236,15 @@ func (c tappedCells) Delete(ctx context.Context, bucket, key string, rev uint64)
 	return w.err
 }
 
+// tally counts operations by what they are.
+func tally(ops []porcupine.Operation, what func(porcupine.Operation) string) string {
+	by := map[string]int{}
+	for _, op := range ops {
+		by[what(op)]++
+	}
+	return fmt.Sprint(len(ops), " operations: ", by)
+}
+
 // partitioned splits a history by what an operation is about, in the order of names.
 func partitioned(ops []porcupine.Operation, of func(input any) string) [][]porcupine.Operation {
 	by := map[string][]porcupine.Operation{}

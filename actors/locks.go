@@ -220,8 +220,9 @@ type lockActor struct {
 	self     *actor.PID
 	queue    []takeLock
 	held     []lease
-	tick     func() // stops the timer of the next renewal; nil if there is none
-	retry    func() // stops the timer that asks for the lock again; nil if there is none
+	holds    []lifecycle.Hold // in the cell, as it was when a take was tried last
+	tick     func()           // stops the timer of the next renewal; nil if there is none
+	retry    func()           // stops the timer that asks for the lock again; nil if there is none
 }
 
 // Receive is proto.actor's.
@@ -260,32 +261,48 @@ func (a *lockActor) Receive(c actor.Context) {
 // serve gives the lock to the first in the queue, and to those behind it that
 // can share it.
 func (a *lockActor) serve() {
-	for len(a.queue) > 0 {
-		m := a.queue[0]
-		if err := m.ctx.Err(); err != nil {
-			a.queue = a.queue[1:]
-			m.done.keep(tookLock{err: err})
-			continue
-		}
-		h := lifecycle.Hold{Call: m.call, Boot: a.n.cfg.Boot, Exclusive: m.exclusive}
-		rev, ok, err := a.cell(m.ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
-			h.Until = now.Add(a.n.cfg.LockTTL)
-			return s.Take(now, h)
-		})
-		switch {
-		case err != nil: // it may have been kept: leave gives it back
-			a.queue = a.queue[1:]
-			m.done.keep(tookLock{err: err})
-		case ok:
-			a.queue = a.queue[1:]
-			a.hold(h, rev)
-			a.schedule()
-			m.done.keep(tookLock{rev: rev})
-		default:
-			a.later()
-			return
-		}
+	for len(a.queue) > 0 && a.serveOne(a.next()) {
 	}
+}
+
+// next is whose turn it is: the first in the queue, but for a call that has the lock
+// already. One that tries again must not stand behind those who wait for its end.
+func (a *lockActor) next() int {
+	i := slices.IndexFunc(a.queue, func(m takeLock) bool {
+		return slices.ContainsFunc(a.holds, func(h lifecycle.Hold) bool { return h.Call == m.call })
+	})
+	return max(i, 0)
+}
+
+// serveOne answers a take of the queue. false means that it, and all others, must wait.
+func (a *lockActor) serveOne(i int) bool {
+	m := a.queue[i]
+	answer := func(t tookLock) bool {
+		a.queue = slices.Delete(a.queue, i, i+1)
+		m.done.keep(t)
+		return true
+	}
+	if err := m.ctx.Err(); err != nil {
+		return answer(tookLock{err: err})
+	}
+	h := lifecycle.Hold{Call: m.call, Boot: a.n.cfg.Boot, Exclusive: m.exclusive}
+	rev, ok, err := a.cell(m.ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
+		a.holds = s.Holds
+		h.Until = now.Add(a.n.cfg.LockTTL)
+		return s.Take(now, h)
+	})
+	switch {
+	case err != nil: // it may have been kept: leave gives it back
+		return answer(tookLock{err: err})
+	case ok:
+		a.hold(h, rev)
+		a.schedule()
+		return answer(tookLock{rev: rev})
+	case a.next() != i:
+		return true // a call that has the lock stands behind it
+	}
+	a.later()
+	return false
 }
 
 // lockRetry is how long a node waits before it asks again for a lock that

@@ -26,7 +26,7 @@ type Node struct {
 	cfg    Config
 	log    *slog.Logger
 	gates  Gates
-	system *actor.ActorSystem
+	system *System // where the node has made it itself
 	root   *actor.RootContext
 	hands  *hands
 	hub    *hub
@@ -151,12 +151,16 @@ const pullers = 8
 func (n *Node) Start(ctx context.Context) error {
 	n.ctx, n.cancel = context.WithCancel(ctx)
 	n.pull, n.halt = context.WithCancel(n.ctx)
-	n.system = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return n.log }))
-	n.root = n.system.Root
+	system := n.cfg.System
+	if system == nil {
+		system = NewSystem(n.log)
+		n.system = system
+	}
+	n.root = system.of.Root
 	if n.cfg.Presence > 0 {
 		if err := n.announce(n.ctx, false); err != nil {
 			n.cancel()
-			n.system.Shutdown()
+			n.system.shutdown()
 			return fmt.Errorf("node %s: %w", n.cfg.Name, err)
 		}
 		n.do(n.presence)
@@ -203,7 +207,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.locks.stop()
 	n.breaks.stop()
 	n.shared.wait(n.cfg.Scheduler)
-	n.system.Shutdown()
+	n.system.shutdown()
 	if n.own != nil {
 		n.own.stop()
 	}

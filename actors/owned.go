@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/tools"
 )
 
 // status answers a note that asks who this node is; nil for every other note.
@@ -17,6 +18,10 @@ func (n *Node) status(note []byte) []byte {
 	w, ok := bus.ParseWho(note)
 	if !ok {
 		return nil
+	}
+	if own := n.ackWait().Milliseconds(); w.AckWaitMS != 0 && w.AckWaitMS != own {
+		n.log.Warn("a node that has just begun has another ack-wait than this one, and the queue goes by the one that was set last: give all nodes of a log the same",
+			"node", tools.Visible(w.Name), "its", time.Duration(w.AckWaitMS)*time.Millisecond, "own", time.Duration(own)*time.Millisecond)
 	}
 	b, err := json.Marshal(n.about(w))
 	if err != nil {
@@ -32,7 +37,7 @@ func (n *Node) about(w bus.Who) bus.Status {
 	c := n.cfg
 	s := bus.Status{
 		Boot: c.Boot, Name: c.Name, Version: c.Version, Placements: c.Placements, Since: bootTime(c.Boot), Room: c.Room,
-		AckWaitMS: (3 * c.Heartbeat).Milliseconds(), PresenceMS: max(0, c.Presence).Milliseconds(), KeysMS: c.Keys.Milliseconds(),
+		AckWaitMS: n.ackWait().Milliseconds(), PresenceMS: max(0, c.Presence).Milliseconds(), KeysMS: c.Keys.Milliseconds(),
 		Failures: c.Breaker.Opens(), WindowMS: c.Breaker.Stays().Milliseconds(),
 	}
 	n.mu.Lock()
@@ -57,6 +62,10 @@ func (n *Node) about(w bus.Who) bus.Status {
 	s.Now, s.Machine = c.Now().UTC(), time.Now().UTC() // last: whoever asks compares them with the time of the answer
 	return s
 }
+
+// ackWait is how long the queue waits for a sign of life, as this node believes: it
+// gives three in that time.
+func (n *Node) ackWait() time.Duration { return (3 * n.cfg.Heartbeat).Round(time.Millisecond) }
 
 // list is every attempt that has not ended.
 func (h *hands) list() []bus.Running {

@@ -183,7 +183,7 @@ func (n *Node) seatTurn(key events.TurnKey, stored []bus.Stored, d bus.Delivery,
 	}
 	s := &seat{delivery: d, fresh: n.cfg.Now()}
 	props := actor.PropsFromProducer(func() actor.Actor { return newTurnActor(n, key, stored, drained) }, actor.WithSupervisor(once), actor.WithDispatcher(dispatcher{n.cfg.Scheduler}))
-	pid, err := n.root.SpawnNamed(props, "turn/"+key.String())
+	pid, err := n.root.SpawnNamed(props, n.cfg.Boot+"/"+key.String())
 	if err != nil {
 		n.log.Warn("the turn's actor is still there: giving the turn back", "turn", key.String(), "err", err)
 		n.nak(d, backOff)

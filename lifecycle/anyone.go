@@ -271,9 +271,10 @@ func saidAlready(call *Call, c Late) bool {
 	return same(said(*call.Outcome), said(c.Outcome))
 }
 
-// resolvable says whether how the call ended is still open.
+// resolvable says whether how the call ended is still open. A duplicate has had no
+// effect of its own: its holder's is what is open.
 func (d *decider) resolvable(c *Call) bool {
-	return !c.Open() && c.Outcome != nil && c.Outcome.Effects == events.EffectsPossible && c.Resolved == nil
+	return !c.Open() && c.Last != events.KindDeduplicated && c.Outcome != nil && c.Outcome.Effects == events.EffectsPossible && c.Resolved == nil
 }
 
 func (d *decider) resolve(c Resolve) error {
@@ -287,6 +288,8 @@ func (d *decider) resolve(c Resolve) error {
 		return nil
 	case call.Open():
 		return fmt.Errorf("call %d: %w yet: it has not ended", c.Call, ErrNothing)
+	case call.Last == events.KindDeduplicated:
+		return fmt.Errorf("call %d: %w: it ran nothing; resolve %s, whose answer it has", c.Call, ErrNothing, call.Terminal.(*events.Deduplicated).Of)
 	case !d.resolvable(call):
 		return fmt.Errorf("call %d: %w: how it ended is known", c.Call, ErrNothing)
 	}

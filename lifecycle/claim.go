@@ -131,7 +131,8 @@ func failure(code events.Code, message string) events.Result {
 
 // effectsUnanswered are the effects of a call that ended without its tool's answer.
 func effectsUnanswered(c *Call) events.Effects {
-	if c.Attempt == 0 || c.Proven || c.Verdict != nil && c.Verdict.Tier == events.Readonly {
+	over := c.Phase == PhaseRetrying && !c.Doubt // no attempt is open, and none that was had an effect
+	if c.Attempt == 0 || over || c.Verdict != nil && c.Verdict.Tier == events.Readonly {
 		return events.EffectsNone
 	}
 	return events.EffectsPossible

@@ -104,12 +104,13 @@ func evolveCall(c *Call, m Meta, e events.Event) bool {
 	case *events.Authorized:
 		c.Phase, c.Verdict, c.AuthorizedAt = PhaseAuthorized, &e.Verdict, m.At
 	case *events.Started:
-		c.Phase, c.Started, c.Attempt, c.StartedAt, c.Proven = PhaseStarted, e, e.Attempt, m.At, false
+		c.Phase, c.Started, c.Attempt, c.StartedAt = PhaseStarted, e, e.Attempt, m.At
 	case *events.CancelRequested:
 		c.Cancel = e
 		return true // beside the way, not on it
 	case *events.Retrying:
 		c.Phase, c.RetryAt = PhaseRetrying, e.Until
+		c.Doubt = c.Doubt || e.Effects != events.EffectsNone
 	case *events.Recovered:
 		if e.Action == events.RecoverContinue {
 			return true // it stays where it stood
@@ -135,6 +136,7 @@ func evolveCall(c *Call, m Meta, e events.Event) bool {
 }
 
 func evolveRecovered(c *Call, e *events.Recovered) {
+	c.Doubt = true
 	switch e.Action {
 	case events.RecoverProbe:
 		c.Phase = PhaseProbing

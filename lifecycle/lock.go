@@ -75,17 +75,27 @@ func (l LockState) FreeOn(now time.Time, call, boot string) LockState {
 
 // Renew extends the hold of a call, also one that has run out while nobody else
 // wanted the lock. ok is false, and nothing changes, where the call's next owner
-// has entered it on another boot, or somebody else has the lock now.
+// has entered it on another boot, or somebody else has the lock now or has had it
+// meanwhile: who takes or frees a lock removes what has run out, so that its holder
+// does not go on under a token that another has overtaken. Holds of the same boot
+// that have run out, too, stay, to be renewed in their turn.
 func (l LockState) Renew(now time.Time, h Hold) (next LockState, ok bool) {
 	moved := func(x Hold) bool { return x.Call == h.Call && x.Boot != h.Boot }
-	if slices.ContainsFunc(l.at(now).Holds, moved) {
+	if !slices.ContainsFunc(l.Holds, h.sameOwner) || slices.ContainsFunc(l.at(now).Holds, moved) {
 		return l, false
 	}
 	if next, ok = l.Take(now, h); !ok {
 		return l, false
 	}
+	for _, x := range l.Holds {
+		if x.Boot == h.Boot && !slices.ContainsFunc(next.Holds, x.sameOwner) {
+			next.Holds = append(next.Holds, x)
+		}
+	}
 	return next, true
 }
+
+func (h Hold) sameOwner(x Hold) bool { return x.Call == h.Call && x.Boot == h.Boot }
 
 // Held says whether the call holds the lock on that boot.
 func (l LockState) Held(now time.Time, call, boot string) bool {

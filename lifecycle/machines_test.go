@@ -477,6 +477,9 @@ func TestLockOfTwoOwners(t *testing.T) {
 	if next, ok := l.Renew(later, hold("n1", later)); !ok || !next.Held(later, "t/1/0", "n1") {
 		t.Errorf("it ran out, and nobody wanted it: got %v", next)
 	}
+	if _, ok := (lifecycle.LockState{}).Renew(later, hold("n1", later)); ok {
+		t.Error("it ran out, its cell is gone, and it is renewed: others may have come and gone meanwhile")
+	}
 	l, _ = l.Take(start, hold("n2", start))
 	if next, ok := l.Renew(start, hold("n1", start)); ok || !next.Held(start, "t/1/0", "n2") {
 		t.Errorf("the earlier owner renews over the next one: got %v", next)

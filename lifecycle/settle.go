@@ -82,7 +82,7 @@ func answeredFor(c Settle) bool {
 // attempt did, the last one's word does not tell.
 func effectsOf(call *Call, c Settle) events.Effects {
 	e := attemptEffects(call, c)
-	if e == events.EffectsNone && call.Attempt > 1 && call.Verdict.Tier != events.Readonly {
+	if e == events.EffectsNone && call.Doubt && call.Verdict.Tier != events.Readonly {
 		return events.EffectsPossible
 	}
 	return e
@@ -133,7 +133,7 @@ func (d *decider) retryAt(call *Call, c Settle) time.Time {
 
 func (d *decider) retry(call *Call, c Settle) {
 	d.emit(call.Offset, &events.Retrying{
-		Attempt: call.Attempt, Class: c.Class, Error: c.Result.Error, Until: d.retryAt(call, c),
+		Attempt: call.Attempt, Class: c.Class, Error: c.Result.Error, Until: d.retryAt(call, c), Effects: attemptEffects(call, c),
 	})
 }
 
@@ -149,10 +149,20 @@ func (d *decider) probed(c Probed) error {
 		d.emit(c.Call, &events.Completed{Outcome: o})
 	case c.Failed || !(v.HonoursKey && v.Key != ""):
 		d.unknownAfterLoss(call, "its owner was lost while it ran; the tool finds no effect, and that does not prove that none is still on its way")
+	case d.over(call):
+		d.unknownAfterLoss(call, "its owner was lost while it ran; the tool finds no effect yet, and another attempt is not wanted any more")
 	default:
 		d.emit(c.Call, &events.Retrying{Attempt: call.Attempt, Class: events.ClassLost, Until: d.env.Now.Truncate(time.Microsecond)})
 	}
 	return nil
+}
+
+// over says that there is to be no further attempt: somebody asked for the end, or
+// the turn's deadline has passed.
+func (d *decider) over(call *Call) bool {
+	_, _, cancelled := d.t.Cancelled(call)
+	end := d.t.Deadline()
+	return cancelled || !end.IsZero() && !d.env.Now.Before(end)
 }
 
 // OutcomeOf is what an answer says that can settle nothing any more.

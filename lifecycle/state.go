@@ -45,7 +45,7 @@ type Call struct {
 	Started  *events.Started // of that attempt
 	Cancel   *events.CancelRequested
 	RetryAt  time.Time
-	Proven   bool // the last attempt's effects are proven none
+	Doubt    bool // an attempt that is over may have had its effect
 
 	RequestedAt, AskedAt, ApprovedAt, AuthorizedAt, StartedAt time.Time
 

@@ -29,6 +29,7 @@ type fixture struct {
 var fixtures = map[string]fixture{
 	"read":   {tier: events.Readonly, safe: true, retries: 2},
 	"grep":   {tier: events.Readonly, safe: true, retries: 2},
+	"poll":   {tier: events.Readonly, safe: true, retries: 20},
 	"edit":   {tier: events.Reversible, exclusive: true, retries: 2},
 	"write":  {tier: events.Reversible, exclusive: true, probe: true, undo: true, retries: 2},
 	"upsert": {tier: events.Reversible, honours: true, keyed: true, retries: 2},

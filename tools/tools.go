@@ -5,6 +5,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -90,11 +91,19 @@ type Invocation struct {
 	Deadline  time.Time
 	Expect    []events.Expectation
 	Locks     []events.Lock
+	// Fence asks the cluster whether the attempt still has its Locks: ErrFenced where
+	// somebody else may have them by now, any other error where nobody can say. A tool
+	// that can ask asks right before its effect, since a process that was stopped for a
+	// while does not know. nil: there is nothing to ask. It takes a millisecond or so.
+	Fence func(ctx context.Context) error
 	Context   json.RawMessage // shared context of the trace as the turn began: a JSON object, nil if there is none
 	// Progress tells how far the attempt is. It never blocks, and drops what
 	// comes too fast. Never nil.
 	Progress func(events.Progress)
 }
+
+// ErrFenced says that an attempt has lost a lock, and must not have its effect.
+var ErrFenced = errors.New("another owner has the lock by now")
 
 // Tool is a Spec with its code.
 type Tool struct {

@@ -88,7 +88,6 @@ func (w *World) resume(t *task) {
 		t.k.fn, t.fn = t.fn, nil
 	}
 	w.current = t
-	if Steps != nil { Steps(t.m.name, t.what) }
 	t.k.next()
 	w.current = nil
 	switch {
@@ -166,5 +165,3 @@ func (w *World) release(t *task) {
 		w.workers = slices.Delete(w.workers, i, i+1)
 	}
 }
-
-var Steps func(m, what string)

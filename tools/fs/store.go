@@ -184,9 +184,9 @@ func (c *change) replace(ctx context.Context) error {
 	}
 	c.content = content
 	if content == nil {
-		return c.remove()
+		return c.remove(ctx)
 	}
-	return c.put()
+	return c.put(ctx)
 }
 
 func (c *change) readOld() error {

@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -13,11 +14,11 @@ import (
 
 // put writes the new content beside the file, makes it durable, and gives it
 // the file's name in one step.
-func (c *change) put() error {
+func (c *change) put(ctx context.Context) error {
 	temp := path.Join(path.Dir(c.at.name), tempName(path.Base(c.at.name)))
 	info, err := c.writeTemp(temp)
 	if err == nil {
-		if err = c.stillOld(); err == nil {
+		if err = c.mayChange(ctx); err == nil {
 			err = c.name(temp)
 		}
 	}
@@ -70,6 +71,22 @@ func (c *change) fill(f *os.File) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
+// mayChange is the last look, right before the file gets its new content.
+func (c *change) mayChange(ctx context.Context) error {
+	if err := c.stillOld(); err != nil || c.in.Fence == nil {
+		return err
+	}
+	switch err := c.in.Fence(ctx); {
+	case err == nil:
+		return nil
+	case errors.Is(err, tools.ErrFenced):
+		return c.conflict("%q is not this call's to change any more: its lease was lost to another owner; nothing has changed", c.given)
+	default:
+		return interrupted(ctx, errors.Join(ctx.Err(), refusal(events.ExecutionError, events.ClassUnavailable, "",
+			"nobody could say whether this call still has its lease on %q: nothing has changed", c.given)))
+	}
+}
+
 // name gives the temporary file the name. A file that must be new gets it by a
 // link, which fails where somebody else was quicker; a rename would not.
 func (c *change) name(temp string) error {
@@ -91,11 +108,11 @@ func (c *change) name(temp string) error {
 }
 
 // remove takes the file away.
-func (c *change) remove() error {
+func (c *change) remove(ctx context.Context) error {
 	if !c.existed {
 		return nil
 	}
-	if err := c.stillOld(); err != nil {
+	if err := c.mayChange(ctx); err != nil {
 		return err
 	}
 	if err := c.root.Remove(c.at.name); err != nil {

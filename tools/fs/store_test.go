@@ -193,7 +193,7 @@ func TestAChangeBetweenTheGateAndTheWrite(t *testing.T) {
 	}
 	c.content = []byte("mine\n")
 	b.put("new", "theirs\n")
-	err = c.put()
+	err = c.put(t.Context())
 	if e, ok := errors.AsType[*tools.Error](err); !ok || e.Code != events.Conflict || b.get("new") != "theirs\n" {
 		t.Errorf("a file that was made meanwhile: %v, %q", err, b.get("new"))
 	}
