@@ -143,7 +143,11 @@ func (a *turnActor) unstarted(b lifecycle.Begin, recs []events.Record) {
 	}
 	call := a.spec.Calls[b.Call]
 	running := call.Phase == lifecycle.PhaseStarted
-	if h := heldBy(a.key.Call(b.Call), a.n.cfg.Boot, call.Tool, b); h.any() {
+	h := heldBy(a.key.Call(b.Call), a.n.cfg.Boot, call.Tool, b)
+	if running { // it may be this very start that runs: kept by an append whose answer was lost
+		h.locks = slices.DeleteFunc(slices.Clone(h.locks), func(l events.Lock) bool { return slices.Contains(call.Started.Locks, l) })
+	}
+	if h.any() {
 		a.n.do(func() { a.n.giveBack(h, running) })
 	}
 }
@@ -237,6 +241,9 @@ func (a *turnActor) end() {
 func (a *turnActor) finish(c actor.Context) {
 	if d := a.n.delivery(a.key); d != nil && (a.state.Ended != nil || a.n.held(a.key)) {
 		a.n.ack(d)
+	}
+	if a.state.Ended != nil || a.state.Parked.Due.IsZero() {
+		a.n.untimed(a.key, a.log)
 	}
 	if a.state.Ended != nil {
 		tools := a.n.toolNames(a.state)

@@ -144,6 +144,23 @@ func timerItem(key events.TurnKey, at time.Time, placement string) bus.Item {
 	return bus.Item{ID: "timer." + key.Trace + "." + key.Turn + "." + at.UTC().Format(time.RFC3339Nano), Turn: key, Placement: placement}
 }
 
+// untimed takes a turn's timer away, if it has had one: it would wake nobody. Where
+// that fails, it does just that.
+func (n *Node) untimed(key events.TurnKey, stored []bus.Stored) {
+	for _, s := range stored {
+		for _, r := range s.Commit.Records {
+			if p, ok := r.Event.(*events.TurnParked); ok && !p.Due.IsZero() {
+				n.do(func() {
+					if err := n.cfg.Bus.Stop(n.ctx, bus.Token(key.String())); err != nil && n.ctx.Err() == nil {
+						n.log.Info("a timer that is not needed any more was not stopped", "turn", key.String(), "err", err)
+					}
+				})
+				return
+			}
+		}
+	}
+}
+
 // finished lets go of what calls held that have ended, and tells who waits here.
 func (n *Node) finished(before, after lifecycle.Turn) {
 	for i, c := range after.Calls {

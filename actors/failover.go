@@ -37,7 +37,7 @@ func (n *Node) watchPresence() {
 // an election of the bus is nobody's death — and where the other does not answer.
 func (n *Node) mourn(boot string) {
 	n.me.mu.Lock()
-	alive := n.cfg.Now().Sub(n.me.ok) < n.cfg.Presence
+	alive := n.cfg.Steady().Sub(n.me.ok) < n.cfg.Presence
 	n.me.mu.Unlock()
 	if !alive {
 		n.log.Warn("a node's presence expired while this one could not renew its own: nothing is done about it", "dead", boot)
@@ -47,7 +47,7 @@ func (n *Node) mourn(boot string) {
 		return
 	}
 	n.deaths.Add(1)
-	given, began := 0, n.cfg.Now()
+	given, began := 0, n.cfg.Steady()
 	err := n.cfg.Bus.Held(n.pull, func(it bus.Item) error {
 		stored, err := n.cfg.Bus.Load(n.pull, it.Turn, 0)
 		if err != nil {
@@ -71,7 +71,7 @@ func (n *Node) mourn(boot string) {
 		n.log.Warn("a dead node's turns could not all be given back: they come by themselves", "dead", boot, "err", err)
 	}
 	if given > 0 {
-		n.log.Info("a node has died: its turns were given back", "dead", boot, "turns", given, "took", n.cfg.Now().Sub(began))
+		n.log.Info("a node has died: its turns were given back", "dead", boot, "turns", given, "took", n.cfg.Steady().Sub(began))
 		n.cfg.Seen.Count("mourned", given)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 var (
 	errCancelled = errors.New("somebody asked for the end of the attempt")
+	errLeaseLost = errors.New("a lease of the attempt was lost: somebody else may have the resource")
 	errOrphaned  = errors.New("the turn has another owner")
 	errStopping  = errors.New("the node stops")
 )
@@ -100,6 +101,17 @@ func (h *hands) stop(key attemptKey, cause error) {
 	}
 }
 
+// lose ends the attempts of a call that has lost a lease.
+func (h *hands) lose(call string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, key := range orderedBy(h.at, compareAttempts) {
+		if key.call.String() == call {
+			h.at[key].stop(errLeaseLost)
+		}
+	}
+}
+
 // evidence takes the answers of attempts that can settle nothing any more.
 type evidence func(events.CallKey, lifecycle.Settle)
 
@@ -172,6 +184,10 @@ func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle
 		Late: func(r tools.Report) { j.late(h.settle(key, j, r)) },
 	})
 	s := h.settle(key, j, r)
+	if errors.Is(context.Cause(ctx), errLeaseLost) && !r.Answered {
+		s.Class = events.ClassConflict // nobody asked for its end, and the tool's other side is not to blame
+		s.Result.Error = &events.Error{Code: events.Conflict, Message: errLeaseLost.Error() + ", so it was ended"}
+	}
 	if !r.Answered && j.tool.Probe != nil && j.call.Verdict.Tier != events.Readonly {
 		s.Found = h.probe(key, j)
 	}

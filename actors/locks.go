@@ -30,6 +30,7 @@ type locks struct {
 type lockSeat struct {
 	pid   *actor.PID
 	takes int                 // under way
+	told  int                 // messages that its actor has not done with: what it gives back it gives back BEFORE another takes
 	held  map[string][]uint64 // by call: the takes that it has, by their revisions
 }
 
@@ -67,7 +68,7 @@ func (l *locks) take(ctx context.Context, call events.CallKey, resource string, 
 	m := takeLock{ctx: ctx, call: call.String(), exclusive: exclusive, done: newPromise[tookLock]()}
 	l.at(resource, true, func(s *lockSeat) {
 		s.takes++
-		l.n.root.Send(s.pid, m)
+		l.tell(s, m)
 	})
 	var r tookLock
 	if l.n.cfg.Scheduler.Wait(0, m.done.done, ctx.Done()) == 0 {
@@ -81,7 +82,7 @@ func (l *locks) take(ctx context.Context, call events.CallKey, resource string, 
 			s.held[m.call] = append(s.held[m.call], r.rev)
 			return
 		}
-		l.n.root.Send(s.pid, leaveLock{m}) // whatever it got meanwhile is given back
+		l.tell(s, leaveLock{m}) // whatever it got meanwhile is given back
 	})
 	return events.Lock{Resource: resource, Exclusive: exclusive, Boot: l.n.cfg.Boot, Revision: r.rev}, r.err
 }
@@ -98,7 +99,7 @@ func (l *locks) undo(have events.Lock, call events.CallKey) {
 		if s.held[key] = slices.Delete(s.held[key], i, i+1); len(s.held[key]) == 0 {
 			delete(s.held, key)
 		}
-		l.n.root.Send(s.pid, undoLock{key, have.Revision})
+		l.tell(s, undoLock{key, have.Revision})
 	})
 }
 
@@ -107,7 +108,7 @@ func (l *locks) undo(have events.Lock, call events.CallKey) {
 func (l *locks) free(resource string, call events.CallKey) {
 	l.at(resource, true, func(s *lockSeat) {
 		delete(s.held, call.String())
-		l.n.root.Send(s.pid, freeLock{call.String()})
+		l.tell(s, freeLock{call.String()})
 	})
 }
 
@@ -116,7 +117,7 @@ func (l *locks) freeHeld(resource string, call events.CallKey) {
 	l.at(resource, false, func(s *lockSeat) {
 		if len(s.held[call.String()]) > 0 {
 			delete(s.held, call.String())
-			l.n.root.Send(s.pid, freeLock{call.String()})
+			l.tell(s, freeLock{call.String()})
 		}
 	})
 }
@@ -132,7 +133,7 @@ func (l *locks) drop(turn events.TurnKey) {
 		for _, call := range ordered(s.held) {
 			if k, err := events.ParseCallKey(call); err == nil && k.TurnKey() == turn {
 				delete(s.held, call)
-				l.n.root.Send(s.pid, dropLock{call})
+				l.tell(s, dropLock{call})
 			}
 		}
 		l.leave(resource, s)
@@ -158,9 +159,21 @@ func (l *locks) at(resource string, make bool, fn func(*lockSeat)) {
 	l.leave(resource, s)
 }
 
-// leave lets the actor go once nobody needs it. Poison goes behind the mailbox.
+// tell sends the actor something that it says it has done. The caller holds mu.
+func (l *locks) tell(s *lockSeat, m any) {
+	s.told++
+	l.n.root.Send(s.pid, m)
+}
+
+// did hears that a resource's actor has done what it was told.
+func (l *locks) did(resource string) {
+	l.at(resource, false, func(s *lockSeat) { s.told-- })
+}
+
+// leave lets the actor go once nobody needs it, and it has nothing left to do: there
+// is never a second one that could take what the first still gives back.
 func (l *locks) leave(resource string, s *lockSeat) {
-	if s.takes == 0 && len(s.held) == 0 {
+	if s.takes == 0 && s.told == 0 && len(s.held) == 0 {
 		delete(l.pids, resource)
 		l.n.root.Poison(s.pid)
 	}
@@ -234,27 +247,32 @@ func (a *lockActor) Receive(c actor.Context) {
 		a.stop()
 	case *actor.Stopped:
 		a.n.shared.done()
-	case takeLock:
-		a.queue = append(a.queue, m)
-		a.serve()
-	case leaveLock:
-		a.leave(m.take)
-		a.serve()
-	case undoLock:
-		a.undo(m.call, m.rev)
-		a.serve()
-	case freeLock:
-		a.forget(m.call)
-		a.clear(func(s lifecycle.LockState, now time.Time) lifecycle.LockState { return s.Free(now, m.call) })
-		a.serve()
-	case dropLock:
-		a.forget(m.call)
-		a.serve()
 	case retryLock:
 		a.retry = nil
 		a.serve()
 	case renewLocks:
 		a.renew()
+	case takeLock, leaveLock, undoLock, freeLock, dropLock:
+		a.told(m)
+		a.serve()
+		a.n.locks.did(a.resource)
+	}
+}
+
+// told does what the node asks for.
+func (a *lockActor) told(m any) {
+	switch m := m.(type) {
+	case takeLock:
+		a.queue = append(a.queue, m)
+	case leaveLock:
+		a.leave(m.take)
+	case undoLock:
+		a.undo(m.call, m.rev)
+	case freeLock:
+		a.forget(m.call)
+		a.clear(func(s lifecycle.LockState, now time.Time) lifecycle.LockState { return s.Free(now, m.call) })
+	case dropLock:
+		a.forget(m.call)
 	}
 }
 
@@ -294,6 +312,9 @@ func (a *lockActor) serveOne(i int) bool {
 	switch {
 	case err != nil: // it may have been kept: leave gives it back
 		return answer(tookLock{err: err})
+	case ok && !a.n.cfg.Steady().Before(h.Until): // the cell took longer than the lease: it is asked again
+		a.later()
+		return false
 	case ok:
 		a.hold(h, rev)
 		a.schedule()
@@ -344,9 +365,10 @@ func (a *lockActor) renew() {
 	if len(a.held) == 0 {
 		return
 	}
+	var renewed []lifecycle.Hold
 	var lost []string
 	_, _, err := a.cell(a.n.ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
-		lost = nil
+		renewed, lost = nil, nil
 		for i := range a.held {
 			h := a.held[i].Hold
 			h.Until = now.Add(a.n.cfg.LockTTL)
@@ -355,18 +377,34 @@ func (a *lockActor) renew() {
 				lost = append(lost, h.Call)
 				continue
 			}
-			s, a.held[i].Hold = next, h
+			s, renewed = next, append(renewed, h)
 		}
 		return s, true
 	})
 	if err != nil {
 		a.n.log.Error("a lease could not be renewed", "resource", a.resource, "err", err)
+		renewed, lost = nil, a.over()
+	}
+	for _, h := range renewed {
+		a.held[a.find(h.Call)].Hold = h
 	}
 	for _, call := range lost {
-		a.n.log.Warn("a lease was lost: somebody else has it", "resource", a.resource, "call", call)
+		a.n.log.Warn("a lease was lost: somebody else may have it", "resource", a.resource, "call", call)
 		a.forget(call)
+		a.n.hands.lose(call)
 	}
 	a.schedule()
+}
+
+// over are the calls whose leases have ended by this node's clock.
+func (a *lockActor) over() []string {
+	var out []string
+	for _, l := range a.held {
+		if !a.n.cfg.Steady().Before(l.Until) {
+			out = append(out, l.Call)
+		}
+	}
+	return out
 }
 
 // leave ends a take that its caller has given up, or whose outcome is not known.

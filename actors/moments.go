@@ -280,9 +280,18 @@ func stringAt(args json.RawMessage, ptr string) string {
 	return s
 }
 
-// sortedUses are resources in the one order in which everybody takes them.
+// sortedUses are resources in the one order in which everybody takes them, each once:
+// a call that wants one both ways would wait for itself where another one shares it.
 func sortedUses(uses []events.ResourceUse) []events.ResourceUse {
 	out := slices.Clone(uses)
-	slices.SortFunc(out, func(a, b events.ResourceUse) int { return strings.Compare(a.Name, b.Name) })
-	return out
+	slices.SortFunc(out, func(a, b events.ResourceUse) int {
+		if d := strings.Compare(a.Name, b.Name); d != 0 || a.Exclusive == b.Exclusive {
+			return d
+		}
+		if a.Exclusive {
+			return -1
+		}
+		return 1
+	})
+	return slices.CompactFunc(out, func(a, b events.ResourceUse) bool { return a.Name == b.Name })
 }

@@ -48,7 +48,7 @@ func (n *Node) announce(ctx context.Context, draining bool) error {
 	if err == nil {
 		n.me.mu.Lock()
 		defer n.me.mu.Unlock()
-		n.me.rev, n.me.ok = rev, n.cfg.Now()
+		n.me.rev, n.me.ok = rev, n.cfg.Steady()
 	}
 	return err
 }

@@ -52,9 +52,9 @@ func (n *Node) timeout(ctx context.Context, d time.Duration) (context.Context, c
 // every calls fn each d until ctx ends.
 func (n *Node) every(ctx context.Context, d time.Duration, fn func()) {
 	for wait := d; n.pause(ctx, wait); {
-		began := n.cfg.Now()
+		began := n.cfg.Steady()
 		fn()
-		wait = min(d, max(d-n.cfg.Now().Sub(began), time.Millisecond))
+		wait = min(d, max(d-n.cfg.Steady().Sub(began), time.Millisecond))
 	}
 }
 

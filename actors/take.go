@@ -103,7 +103,7 @@ func (n *Node) again(s *seat, d bus.Delivery) {
 	if own && s.delivery.Reply() != d.Reply() {
 		// The claim's own message came back: its earlier ack was late. The newer
 		// delivery is the claim now.
-		s.delivery, s.fresh = d, n.cfg.Now()
+		s.delivery, s.fresh = d, n.cfg.Steady()
 	}
 	n.mu.Unlock()
 	switch {
@@ -181,7 +181,7 @@ func (n *Node) seatTurn(key events.TurnKey, stored []bus.Stored, d bus.Delivery,
 		n.nak(d, 0)
 		return false
 	}
-	s := &seat{delivery: d, fresh: n.cfg.Now()}
+	s := &seat{delivery: d, fresh: n.cfg.Steady()}
 	props := actor.PropsFromProducer(func() actor.Actor { return newTurnActor(n, key, stored, drained) }, actor.WithSupervisor(once), actor.WithDispatcher(dispatcher{n.cfg.Scheduler}))
 	pid, err := n.root.SpawnNamed(props, n.cfg.Boot+"/"+key.String())
 	if err != nil {
@@ -265,7 +265,7 @@ func (n *Node) heartbeats() {
 
 // extend keeps one claim alive.
 func (n *Node) extend(s *seat, d bus.Delivery) {
-	now := n.cfg.Now()
+	now := n.cfg.Steady()
 	if err := d.Extend(); err != nil {
 		if n.ctx.Err() == nil {
 			n.log.Warn("a claim was not extended", "turn", d.Item().Turn.String(), "err", err)
@@ -286,7 +286,7 @@ func (n *Node) held(key events.TurnKey) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.turns[key]
-	return s != nil && n.cfg.Now().Sub(s.fresh) < 2*n.cfg.Heartbeat
+	return s != nil && n.cfg.Steady().Sub(s.fresh) < 2*n.cfg.Heartbeat
 }
 
 // wakes hears wake-ups, whatever the room: for a turn in memory the actor is

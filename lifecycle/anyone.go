@@ -173,6 +173,11 @@ func (d *decider) asking(offset int) (*Call, error) {
 }
 
 func (d *decider) reject(c Reject) error {
+	if call := d.t.Call(c.Call); call != nil {
+		if is, ok := call.Terminal.(*events.Denied); ok && is.By != nil {
+			return nil // a person has said no already: whoever asks again may have to tell a node
+		}
+	}
 	call, err := d.asking(c.Call)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ const (
 	logWindow   = 100 * time.Millisecond
 	turnsWindow = 2 * time.Second
 	markerTTL   = time.Minute // how long a deleted cell's marker is seen by watchers
-	firedTTL    = "24h"       // how long a fired timer waits to be sourced
+	firedTTL    = "1h"        // how long a fired timer waits to be sourced, which takes milliseconds
 )
 
 // logConfig and its siblings are what each stream should be. Fields that an
