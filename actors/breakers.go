@@ -70,7 +70,7 @@ func (b *breakers) see(tool string, rev uint64, is lifecycle.Breaker) seenBreake
 	if rev < was.rev {
 		return was
 	}
-	now := seenBreaker{rev, is.Sight(b.n.cfg.Breaker, b.n.cfg.Steady().UTC(), was.BreakerSight, b.live)}
+	now := seenBreaker{rev, is.Sight(b.n.cfg.Breaker, b.n.cfg.Steady().UTC(), b.n.cfg.Now().UTC(), was.BreakerSight, b.live)}
 	b.view[tool] = now
 	return now
 }
@@ -252,7 +252,8 @@ func (a *breakerActor) alter(m alter) altered {
 		if next == seen.Local() {
 			return altered{seen.rev, next, true}
 		}
-		value, err := json.Marshal(seen.Shared(next))
+		shared := seen.Shared(next, n.cfg.Now().UTC())
+		value, err := json.Marshal(shared)
 		if err != nil {
 			break
 		}
@@ -263,7 +264,7 @@ func (a *breakerActor) alter(m alter) altered {
 		if err != nil {
 			break
 		}
-		return altered{rev, a.b.see(a.tool, rev, seen.Shared(next)).Local(), true}
+		return altered{rev, a.b.see(a.tool, rev, shared).Local(), true}
 	}
 	n.log.Warn("the breaker's cell could not be changed", "tool", a.tool)
 	return altered{}

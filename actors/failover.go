@@ -3,6 +3,9 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -47,8 +50,46 @@ func (n *Node) mourn(boot string) {
 		return
 	}
 	n.deaths.Add(1)
-	given, began := 0, n.cfg.Steady()
-	err := n.cfg.Bus.Held(n.pull, func(it bus.Item) error {
+	stranded := map[string]bool{} // messages, by their ids, as they were found the last time
+	for pass := range mournPasses {
+		began := n.cfg.Steady()
+		given, err := n.giveBackOf(boot, pass, stranded)
+		if err != nil && n.pull.Err() == nil {
+			n.log.Warn("a dead node's turns could not all be given back: they come by themselves", "dead", boot, "err", err)
+		}
+		if given > 0 {
+			n.log.Info("a node has died: its turns were given back", "dead", boot, "turns", given, "took", n.cfg.Steady().Sub(began))
+			n.cfg.Seen.Count("mourned", given)
+		}
+		// A node that is cut off has questions open at the queue, which swallow what is
+		// given back: it is looked again.
+		if given == 0 || !n.pause(n.pull, mournPause) || !n.gone(boot) {
+			return
+		}
+	}
+}
+
+// mournPasses is how often a dead node's turns are looked for, and mournPause how long
+// in between. Together they are about AckWait, the backstop.
+const (
+	mournPasses = 6
+	mournPause  = 2 * time.Second
+)
+
+// giveBackOf gives back what the dead boot held: the messages that its claims name, the
+// first time; and a new message for what has none that is known, or was given back in
+// vain.
+func (n *Node) giveBackOf(boot string, pass int, stranded map[string]bool) (given int, err error) {
+	before := maps.Clone(stranded)
+	clear(stranded)
+	known := map[string]bool{boot: true} // are they gone
+	gone := func(other string) bool {
+		if _, ok := known[other]; !ok {
+			known[other] = n.gone(other)
+		}
+		return known[other]
+	}
+	err = n.cfg.Bus.Held(n.pull, func(it bus.Item) error {
 		stored, err := n.cfg.Bus.Load(n.pull, it.Turn, 0)
 		if err != nil {
 			return err
@@ -57,21 +98,21 @@ func (n *Node) mourn(boot string) {
 		switch {
 		case t.Submitted == nil || t.Ended != nil:
 			return nil
-		case t.Owner.Boot == "" || t.Parked != nil: // whoever has the message has not claimed the turn: it may be the dead one
+		case t.Parked == nil && t.Owner.Boot == boot && pass == 0:
 			given++
-			it.ID, it.Commit = "mourn."+boot+"."+it.Turn.Trace+"."+it.Turn.Turn, nil
-			return n.cfg.Bus.Push(n.pull, it)
-		case t.Owner.Boot != boot:
+			stranded[it.ID] = true
+			return n.cfg.Bus.Return(n.pull, t.Claim.Reply)
+		case t.Parked == nil && t.Owner.Boot != "" && !gone(t.Owner.Boot):
 			return nil
 		}
+		// Whoever has the message has not claimed the turn: it may be the dead one.
+		id := it.ID
+		if stranded[id] = true; pass > 0 && !before[id] {
+			return nil // it has only just come
+		}
 		given++
-		return n.cfg.Bus.Return(n.pull, t.Claim.Reply)
+		it.ID, it.Commit = fmt.Sprintf("mourn.%s.%s.%s.%d", boot, it.Turn.Trace, it.Turn.Turn, pass), nil
+		return n.cfg.Bus.Push(n.pull, it)
 	})
-	if err != nil && n.pull.Err() == nil {
-		n.log.Warn("a dead node's turns could not all be given back: they come by themselves", "dead", boot, "err", err)
-	}
-	if given > 0 {
-		n.log.Info("a node has died: its turns were given back", "dead", boot, "turns", given, "took", n.cfg.Steady().Sub(began))
-		n.cfg.Seen.Count("mourned", given)
-	}
+	return given, err
 }

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -107,6 +108,14 @@ func (b Breaker) Peek(c BreakerConfig, now time.Time) bool {
 	return false
 }
 
+// sameCall says whether two holders of the slot, each a call and its boot, are the
+// same call: its next owner goes on as the probe.
+func sameCall(a, b string) bool {
+	x, _, _ := strings.Cut(a, " ")
+	y, _, _ := strings.Cut(b, " ")
+	return x == y
+}
+
 // Admit lets a call through, or not. In half_open it makes the call the probe,
 // alone in the cluster until its lease ends. Admitting the probe again renews that.
 func (b Breaker) Admit(c BreakerConfig, now time.Time, who string) (next Breaker, ok bool) {
@@ -116,7 +125,7 @@ func (b Breaker) Admit(c BreakerConfig, now time.Time, who string) (next Breaker
 	case BreakerOpen:
 		return b, false
 	}
-	if b.Probe != "" && b.Probe != who && now.Before(b.ProbeEnd) {
+	if b.Probe != "" && !sameCall(b.Probe, who) && now.Before(b.ProbeEnd) {
 		return b, false
 	}
 	b.Probe, b.ProbeEnd = who, now.Add(c.lease())

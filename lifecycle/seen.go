@@ -85,17 +85,18 @@ type BreakerSight struct {
 
 // Sight is what the observer sees now that the cell is b. live says that it has heard
 // of every change since the earlier one: what is new happened just now. Otherwise
-// what the cell says of its opening is believed, as far as it is not in the future.
-func (b Breaker) Sight(c BreakerConfig, now time.Time, was BreakerSight, live bool) BreakerSight {
+// what the cell says of its opening is believed, as far as it is not in the future of
+// shared, the time by which the log goes and which the cell was written by.
+func (b Breaker) Sight(c BreakerConfig, now, shared time.Time, was BreakerSight, live bool) BreakerSight {
 	s := BreakerSight{Cell: b}
 	switch {
 	case b.OpenedAt.IsZero():
 	case b.OpenedAt.Equal(was.Cell.OpenedAt):
 		s.Opened = was.Opened
-	case live || b.OpenedAt.After(now):
+	case live:
 		s.Opened = now
 	default:
-		s.Opened = b.OpenedAt
+		s.Opened = now.Add(-max(0, shared.Sub(b.OpenedAt)))
 	}
 	switch {
 	case b.Probe == "":
@@ -124,10 +125,13 @@ func (s BreakerSight) held() time.Time {
 }
 
 // Shared is what is written where the observer has made Local into next: times that
-// have stayed are as they were.
-func (s BreakerSight) Shared(next Breaker) Breaker {
-	if next.OpenedAt.Equal(s.Opened) {
+// have stayed are as they were, and an opening is of now, by the time that all share.
+func (s BreakerSight) Shared(next Breaker, now time.Time) Breaker {
+	switch {
+	case next.OpenedAt.Equal(s.Opened):
 		next.OpenedAt = s.Cell.OpenedAt
+	case !next.OpenedAt.IsZero():
+		next.OpenedAt = now
 	}
 	if next.ProbeEnd.Equal(s.ProbeEnd) {
 		next.ProbeEnd = s.Cell.ProbeEnd

@@ -130,14 +130,14 @@ func TestBreakersWhereClocksDiffer(t *testing.T) {
 		for range 3 {
 			cell = cell.Report(cfg, there, "x", events.ClassUnavailable)
 		}
-		seen := cell.Sight(cfg, at, lifecycle.BreakerSight{}, true)
+		seen := cell.Sight(cfg, at, at, lifecycle.BreakerSight{}, true)
 		if s := seen.Local().State(cfg, at.Add(299*time.Second)); s != lifecycle.BreakerOpen {
 			t.Errorf("%v: %s before the window is over", off, s)
 		}
 		if s := seen.Local().State(cfg, at.Add(300*time.Second)); s != lifecycle.BreakerHalfOpen {
 			t.Errorf("%v: %s after it", off, s)
 		}
-		if back := seen.Shared(seen.Local()); back != cell {
+		if back := seen.Shared(seen.Local(), at); back != cell {
 			t.Errorf("%v: %+v became %+v", off, cell, back)
 		}
 		probed, ok := cell.Admit(cfg, there.Add(300*time.Second), "probe")
@@ -145,7 +145,7 @@ func TestBreakersWhereClocksDiffer(t *testing.T) {
 			t.Fatal("no probe")
 		}
 		now := at.Add(301 * time.Second)
-		seen = probed.Sight(cfg, now, seen, true)
+		seen = probed.Sight(cfg, now, now, seen, true)
 		if _, ok := seen.Local().Admit(cfg, now.Add(59*time.Second), "second"); ok {
 			t.Errorf("%v: two probes", off)
 		}
@@ -153,7 +153,7 @@ func TestBreakersWhereClocksDiffer(t *testing.T) {
 		if !ok || next.Probe != "second" {
 			t.Errorf("%v: the probe's lease does not end", off)
 		}
-		if got := seen.Shared(next); !got.OpenedAt.Equal(cell.OpenedAt) || got.Probe != "second" {
+		if got := seen.Shared(next, now); !got.OpenedAt.Equal(cell.OpenedAt) || got.Probe != "second" {
 			t.Errorf("%v: %+v is written", off, got)
 		}
 	}
@@ -167,9 +167,12 @@ func TestABreakerThatWasThereBefore(t *testing.T) {
 	for _, c := range []struct {
 		opened, want time.Duration
 	}{{-2 * time.Minute, -2 * time.Minute}, {time.Hour, 0}} {
-		s := lifecycle.Breaker{Failures: 3, OpenedAt: at.Add(c.opened)}.Sight(cfg, at, lifecycle.BreakerSight{}, false)
-		if !s.Opened.Equal(at.Add(c.want)) {
-			t.Errorf("opened %v ago, it counts from %v", -c.opened, s.Opened.Sub(at))
+		for _, off := range []time.Duration{-time.Hour, 0, time.Hour} { // of the observer's own clock
+			own := at.Add(off)
+			s := lifecycle.Breaker{Failures: 3, OpenedAt: at.Add(c.opened)}.Sight(cfg, own, at, lifecycle.BreakerSight{}, false)
+			if !s.Opened.Equal(own.Add(c.want)) {
+				t.Errorf("opened %v ago, it counts from %v", -c.opened, s.Opened.Sub(own))
+			}
 		}
 	}
 }

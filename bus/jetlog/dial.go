@@ -120,6 +120,7 @@ func Options(name string, log *slog.Logger) []nats.Option {
 	log = Config{Log: log}.logger().With("connection", name)
 	return []nats.Option{
 		nats.Name(name),
+		nats.SetCustomDialer(&dialer{}),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),
