@@ -63,7 +63,7 @@ func (n *Node) mourn(boot string) {
 		}
 		// A node that is cut off has questions open at the queue, which swallow what is
 		// given back: it is looked again.
-		if given == 0 || !n.pause(n.pull, mournPause) || !n.gone(boot) {
+		if given == 0 && err == nil || !n.pause(n.pull, mournPause) || !n.gone(boot) {
 			return
 		}
 	}

@@ -82,9 +82,10 @@ func probe(ctx context.Context, url string, connect func(string) (*nats.Conn, er
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(ctx, answerLimit)
-	defer stop()
-	_, err = js.AccountInfo(ctx)
+	err = insist(ctx, func(one context.Context) error {
+		_, err := js.AccountInfo(one)
+		return err
+	})
 	switch {
 	case err == nil:
 		return nil

@@ -116,25 +116,42 @@ func (b *Bus) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if b.origin, err = b.admin.Stream(ctx, StreamLog); err != nil {
-		return streamError(StreamLog, err)
+	if b.origin, err = handle(ctx, b.admin, StreamLog); err != nil {
+		return err
 	}
 	b.replicas = max(b.origin.CachedInfo().Config.Replicas, 1)
-	if err := b.compareMirror(ctx); err != nil {
+	if err := insist(ctx, b.compareMirror); err != nil {
 		return fmt.Errorf("stream %s: %w", StreamRead, err)
 	}
-	if b.mirror, err = b.reader.Stream(ctx, StreamRead); err != nil {
-		return streamError(StreamRead, err)
+	if b.mirror, err = handle(ctx, b.reader, StreamRead); err != nil {
+		return err
 	}
 	for _, bucket := range bus.Buckets {
-		if b.kv[bucket], err = b.reader.KeyValue(ctx, bucketPrefix+bucket); err != nil {
+		err := insist(ctx, func(one context.Context) error {
+			kv, err := b.reader.KeyValue(one, bucketPrefix+bucket)
+			b.kv[bucket] = kv
+			return err
+		})
+		if err != nil {
 			return streamError(kvStream(bucket), err)
 		}
-		if b.cells[bucket], err = b.reader.Stream(ctx, kvStream(bucket)); err != nil {
-			return streamError(kvStream(bucket), err)
+		if b.cells[bucket], err = handle(ctx, b.reader, kvStream(bucket)); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// handle is the client's handle of a stream that exists.
+func handle(ctx context.Context, js jetstream.JetStream, name string) (s jetstream.Stream, err error) {
+	err = insist(ctx, func(one context.Context) error {
+		s, err = js.Stream(one, name)
+		return err
+	})
+	if err != nil {
+		return nil, streamError(name, err)
+	}
+	return s, nil
 }
 
 // Barrier is the log's.

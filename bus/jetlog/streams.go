@@ -164,15 +164,31 @@ func ensure(ctx context.Context, js jetstream.JetStream, c Config) (spans, error
 
 // ensureStream makes a stream, or sees that the one that exists will do. Several
 // nodes may be at it at once.
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (info *jetstream.StreamInfo, err error) {
+	return info, insist(ctx, func(one context.Context) error {
+		info, err = ensureOnce(one, js, want)
+		return err
+	})
+}
+
+// electing is how long an opening waits for a cluster that elects.
+const electing = 30 * time.Second
+
+// insist repeats a request of an opening while the cluster is electing, when it may not
+// be answered at all. Each try has a limit of its own.
+func insist(ctx context.Context, try func(context.Context) error) error {
+	ctx, stop := context.WithTimeoutCause(ctx, electing, fmt.Errorf("%w: it has no leader", bus.ErrUnavailable))
+	defer stop()
 	pause := backoff{20 * time.Millisecond, time.Second}
 	for {
-		info, err := ensureOnce(ctx, js, want)
-		if err == nil || !busy(err) {
-			return info, err
+		one, end := context.WithTimeout(ctx, answerLimit)
+		err := try(one)
+		end()
+		if err == nil || !busy(err) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
+			return err
 		}
-		if late := pause.wait(ctx); late != nil {
-			return nil, fmt.Errorf("%w: %w", err, late)
+		if pause.wait(ctx) != nil {
+			return errors.Join(err, context.Cause(ctx))
 		}
 	}
 }
