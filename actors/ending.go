@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -110,16 +111,25 @@ func (n *Node) finishTurn(t lifecycle.Turn, d bus.Delivery) error {
 			return err
 		}
 	}
-	cmd := lifecycle.Finish{Boot: n.cfg.Boot, Node: n.cfg.Name, Reply: d.Reply(), Retention: n.cfg.Retention}
+	return n.endTurn(t, d.Reply())
+}
+
+// endTurn appends what lifecycle.Finish says of a turn that nobody owns who lives, as
+// long as that is so.
+func (n *Node) endTurn(was lifecycle.Turn, reply string) error {
+	cmd := lifecycle.Finish{Boot: n.cfg.Boot, Node: n.cfg.Name, Reply: reply, Retention: n.cfg.Retention}
 	var before, after lifecycle.Turn
-	err = n.appendDecided(n.ctx, t.Key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
+	err := n.appendDecided(n.ctx, was.Key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
+		if t.Owner != was.Owner || (t.Parked == nil) != (was.Parked == nil) {
+			return nil, events.Owner{}, nil // somebody has claimed it meanwhile
+		}
 		recs, err := lifecycle.Decide(t, lifecycle.Env{Now: now}, cmd)
 		if err != nil || len(recs) == 0 {
 			return nil, events.Owner{}, err
 		}
 		by := events.Owner{Boot: n.cfg.Boot, Epoch: t.Owner.Epoch + 1}
 		before, after = t, lifecycle.FoldOn(t, events.Commit{Turn: t.Key, At: now, By: by, Records: recs})
-		return recs, by, n.timerFor(after)
+		return recs, by, n.parking(after)
 	})
 	if err != nil || after.Submitted == nil {
 		return err
@@ -132,16 +142,23 @@ func (n *Node) finishTurn(t lifecycle.Turn, d bus.Delivery) error {
 	return nil
 }
 
-// timerFor writes the timer of a parked turn. It comes BEFORE the turn is parked.
-func (n *Node) timerFor(t lifecycle.Turn) error {
-	if t.Parked == nil || t.Parked.Due.IsZero() {
+// parking writes what a turn that waits for its placement needs BEFORE it is parked:
+// the message by which a node that serves the placement gets it, and its timer.
+func (n *Node) parking(t lifecycle.Turn) error {
+	if t.Parked == nil {
 		return nil
 	}
-	return n.cfg.Bus.Set(n.ctx, bus.Token(t.Key.String()), t.Parked.Due, timerItem(t.Key, t.Parked.Due, t.Submitted.Placement))
+	it := bus.Item{ID: fmt.Sprintf("parked.%s.%s.%d", t.Key.Trace, t.Key.Turn, t.Owner.Epoch), Turn: t.Key, Placement: t.Submitted.Placement}
+	if err := n.cfg.Bus.Push(n.ctx, it); err != nil || t.Parked.Due.IsZero() {
+		return err
+	}
+	return n.cfg.Bus.Set(n.ctx, bus.Token(t.Key.String()), t.Parked.Due, n.timerItem(t.Key, t.Submitted.Placement))
 }
 
-func timerItem(key events.TurnKey, at time.Time, placement string) bus.Item {
-	return bus.Item{ID: "timer." + key.Trace + "." + key.Turn + "." + at.UTC().Format(time.RFC3339Nano), Turn: key, Placement: placement}
+// timerItem is the wake-up of a timer that is set now. Its id is no earlier one's: that
+// one may have passed through the queue a moment ago, and this one would be taken for it.
+func (n *Node) timerItem(key events.TurnKey, placement string) bus.Item {
+	return bus.Item{ID: "timer." + n.cfg.ID(), Turn: key, Placement: placement}
 }
 
 // untimed takes a turn's timer away, if it has had one: it would wake nobody. Where

@@ -14,17 +14,25 @@ import (
 // watchPresence notices that a node has died: its presence expires. AckWait is
 // the backstop of everything that this does.
 func (n *Node) watchPresence() {
+	known := make(map[string]bool)
 	for n.pull.Err() == nil {
-		known := make(map[string]bool)
+		here := make(map[string]bool) // since this watch began
+		listed := false
 		err := n.cfg.Bus.Cells().Watch(n.pull, bus.BucketPresence, "", func(c bus.Cell) error {
 			switch {
-			case c.Key == "" || c.Key == n.cfg.Boot:
+			case c.Key == n.cfg.Boot:
+			case c.Key == "" && !listed: // whoever has gone while nobody watched
+				listed = true
+				for _, boot := range ordered(known) {
+					if !here[boot] {
+						n.miss(known, boot)
+					}
+				}
+			case c.Key == "":
 			case c.Value != nil:
-				known[c.Key] = true
+				known[c.Key], here[c.Key] = true, true
 			case known[c.Key]:
-				delete(known, c.Key)
-				boot := c.Key
-				n.do(func() { n.mourn(boot) })
+				n.miss(known, c.Key)
 			}
 			return nil
 		})
@@ -35,15 +43,34 @@ func (n *Node) watchPresence() {
 	}
 }
 
-// mourn gives back what a dead node held, so that its turns come to others at
-// once. It acts only where this node's own renewals have succeeded throughout —
-// an election of the bus is nobody's death — and where the other does not answer.
-func (n *Node) mourn(boot string) {
+// miss has a boot mourned whose presence is gone.
+func (n *Node) miss(known map[string]bool, boot string) {
+	delete(known, boot)
+	n.do(func() { n.mourn(boot) })
+}
+
+// sound says whether this node's own renewals have succeeded for the whole time in
+// which another one's should have: an election of the bus is nobody's death.
+func (n *Node) sound() bool {
 	n.me.mu.Lock()
-	alive := n.cfg.Steady().Sub(n.me.ok) < n.cfg.Presence
-	n.me.mu.Unlock()
-	if !alive {
-		n.log.Warn("a node's presence expired while this one could not renew its own: nothing is done about it", "dead", boot)
+	defer n.me.mu.Unlock()
+	now := n.cfg.Steady()
+	return now.Sub(n.me.ok) < n.cfg.Presence && now.Sub(n.me.since) >= n.cfg.Presence
+}
+
+// soundWait bounds how long a death is kept in mind that cannot be judged yet.
+const soundWait = time.Minute
+
+// mourn gives back what a dead node held, so that its turns come to others at
+// once. It acts only where this node is sound and the other one does not answer.
+func (n *Node) mourn(boot string) {
+	for began := n.cfg.Steady(); !n.sound(); {
+		if n.cfg.Steady().Sub(began) > soundWait || !n.pause(n.pull, n.cfg.Presence/3) {
+			n.log.Warn("a node's presence expired while this one could not renew its own: nothing is done about it", "dead", boot)
+			return
+		}
+	}
+	if !n.gone(boot) {
 		return
 	}
 	if _, err := n.askOwner(boot, lifecycle.Turn{}.Key, 0); err == nil || !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) {
@@ -96,7 +123,7 @@ func (n *Node) giveBackOf(boot string, pass int, stranded map[string]bool) (give
 		}
 		t := lifecycle.Fold(it.Turn, commits(stored)...)
 		switch {
-		case t.Submitted == nil || t.Ended != nil:
+		case t.Submitted == nil || t.Ended != nil, t.Parked != nil && pass > 0:
 			return nil
 		case t.Parked == nil && t.Owner.Boot == boot && pass == 0:
 			given++

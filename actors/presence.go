@@ -26,6 +26,8 @@ type present struct {
 	mu  sync.Mutex
 	rev uint64
 	ok  time.Time // of the last renewal
+	// since is when the renewals began that have succeeded without a gap.
+	since time.Time
 }
 
 // announce writes the presence cell anew.
@@ -48,7 +50,11 @@ func (n *Node) announce(ctx context.Context, draining bool) error {
 	if err == nil {
 		n.me.mu.Lock()
 		defer n.me.mu.Unlock()
-		n.me.rev, n.me.ok = rev, n.cfg.Steady()
+		now := n.cfg.Steady()
+		if now.Sub(n.me.ok) >= n.cfg.Presence {
+			n.me.since = now
+		}
+		n.me.rev, n.me.ok = rev, now
 	}
 	return err
 }

@@ -119,7 +119,7 @@ func (n *Node) again(s *seat, d bus.Delivery) {
 // enough to begin with: should there be more, the first append says so.
 func (n *Node) history(d bus.Delivery) ([]bus.Stored, error) {
 	it := d.Item()
-	if len(it.Commit) > 0 && it.Seq > 0 && d.Deliveries() == 1 {
+	if len(it.Commit) > 0 && it.Seq > 0 && d.Deliveries() == 1 && it.Generation == n.cfg.Bus.Generation() {
 		if c, err := events.Decode(it.Commit); err == nil && c.Turn == it.Turn {
 			return []bus.Stored{{Generation: n.cfg.Bus.Generation(), Seq: it.Seq, Commit: c}}, nil
 		}
@@ -293,15 +293,15 @@ func (n *Node) held(key events.TurnKey) bool {
 // told, for one of another owner the owner, and for one of nobody the queue.
 func (n *Node) wakes() {
 	for {
-		d, err := n.cfg.Bus.PullWake(n.pull)
+		d, err := n.cfg.Bus.PullWake(n.ctx) // also while it drains: what runs can be cancelled
 		switch {
 		case err == nil:
 			n.wake(d)
-		case n.pull.Err() != nil:
+		case n.ctx.Err() != nil:
 			return
 		default:
 			n.log.Warn("wake-ups cannot be read: trying again", "err", err)
-			if !n.pause(n.pull, backOff) {
+			if !n.pause(n.ctx, backOff) {
 				return
 			}
 		}
@@ -317,12 +317,19 @@ func (n *Node) wake(d bus.Delivery) {
 	switch {
 	case err == nil:
 		n.ack(d)
-	case n.pull.Err() != nil:
-		n.nak(d, 0)
+	case n.pull.Err() != nil: // it drains, and may soon be gone: for another node
+		n.nak(d, backOff/4)
 	default:
 		n.log.Warn("a wake-up could not be passed on: it comes again", "turn", it.Turn.String(), "err", err)
 		n.nak(d, backOff)
 	}
+}
+
+// over says whether a turn that nobody runs only has to be ended.
+func (n *Node) over(t lifecycle.Turn) bool {
+	end := t.Deadline()
+	late := !end.IsZero() && !n.cfg.Now().Before(end)
+	return (t.Owner.Boot == "" || t.Parked != nil) && (t.Cancel != nil || late)
 }
 
 // forward passes a wake-up to the turn's owner, or to the queue where it has none.
@@ -345,6 +352,9 @@ func (n *Node) forward(it bus.Item) error {
 		if err != nil && !n.gone(t.Owner.Boot) && !n.drained(t.Owner.Boot) {
 			return errors.Join(err, errors.New("its owner does not answer"))
 		}
+	}
+	if n.over(t) { // it needs no tool and no room: a full cluster ends it, too
+		return n.endTurn(t, "")
 	}
 	lane, err := n.lane(ctx, t.Submitted.Placement)
 	if err != nil {

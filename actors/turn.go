@@ -154,7 +154,7 @@ func (a *turnActor) receive(c actor.Context) {
 		}
 	case reopen:
 		if m.inc == a.inc {
-			a.reload(0)
+			a.look(nudge{}) // behind an append that is under way: what it keeps must not be unread
 		}
 	}
 }
@@ -449,7 +449,7 @@ func (a *turnActor) reload(atLeast uint64) {
 		var stored []bus.Stored
 		var err error
 		for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-			stored, err = a.n.cfg.Bus.Load(a.n.ctx, a.key, atLeast)
+			stored, err = a.n.load(a.n.ctx, a.key, atLeast)
 			if err == nil || !a.n.pause(a.n.ctx, wait) {
 				break
 			}
@@ -473,6 +473,15 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 	cmds := append(a.flown, a.cmds...)
 	a.flown, a.cmds = nil, nil
 	a.refold(m.commits)
+	if a.state.Submitted == nil { // the log has lost it: nobody was told that it is there
+		a.n.log.Error("a turn has no events any more: dropped", "turn", a.key.String())
+		if d := a.n.delivery(a.key); d != nil {
+			a.n.ack(d)
+		}
+		a.lost = true
+		c.Stop(c.Self())
+		return
+	}
 	if had.Boot != "" && a.state.Owner.Epoch >= had.Epoch && a.state.Owner != had {
 		a.orphan(had)
 		if a.state.Ended == nil {

@@ -124,6 +124,9 @@ type Item struct {
 	Turn      events.TurnKey `msgpack:"t"`
 	Placement string         `msgpack:"p,omitempty"` // "" means events.DefaultPlacement
 	Seq       uint64         `msgpack:"s,omitempty"` // of the turn's commit that caused it; 0 if unknown
+	// Generation is the log's when Commit was stored: after a lost tail another commit
+	// may stand there. 0 where there is no Commit.
+	Generation uint32 `msgpack:"g,omitempty"`
 	// Commit is that commit's stored form if it is the turn's first and small,
 	// so that a claim need not read. nil otherwise.
 	Commit []byte `msgpack:"c,omitempty"`

@@ -127,6 +127,7 @@ func (d *Desk) enter(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 		case done:
 			return d.attach(ctx, v)
 		}
+		d.seen(stored, nil)
 		v = viewOf(key, []bus.Stored{stored})
 		return Ticket{Key: key, Seq: stored.Seq}, v, d.queue(ctx, v)
 	}
@@ -150,7 +151,7 @@ func (d *Desk) queue(ctx context.Context, v View) error {
 	it := bus.Item{ID: first.Commit.ID, Turn: v.Turn.Key, Placement: placement(v.Turn), Seq: first.Seq}
 	if len(v.Commits) == 1 && roughSize(*v.Turn.Submitted) <= maxCarried {
 		if b, err := events.Encode(first.Commit); err == nil && len(b) <= maxCarried {
-			it.Commit = b
+			it.Commit, it.Generation = b, first.Generation
 		}
 	}
 	if err := d.bus.Push(ctx, it); err != nil {

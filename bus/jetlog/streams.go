@@ -215,11 +215,15 @@ func ensureOnce(ctx context.Context, js jetstream.JetStream, want jetstream.Stre
 	return s.CachedInfo(), nil
 }
 
+// codeNoPeers is the server's error where fewer servers than replicas can be reached,
+// which passes where one of them has only been slow.
+const codeNoPeers = 10005
+
 // busy says whether an error is of the moment: a cluster that elects, or that
 // has not told everybody yet.
 func busy(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 503 || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
+	return errors.As(err, &api) && (api.Code == 503 || api.ErrorCode == codeNoPeers) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
 }
 
 func streamError(name string, err error) error {
