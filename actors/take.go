@@ -156,7 +156,7 @@ func (n *Node) consider(t lifecycle.Turn, stored []bus.Stored, d bus.Delivery) b
 	if t.Owner.Boot == "" || t.Parked != nil || t.Owner.Boot == n.cfg.Boot {
 		return n.seatTurn(t.Key, stored, d, false)
 	}
-	named := t.Claim.Reply == d.Reply() || d.Deliveries() > 1
+	named := d.Of(t.Claim.Reply) || d.Deliveries() > 1 // it is the claim, or may be: an ack would end that
 	mine, err := n.askOwner(t.Owner.Boot, t.Key, d.Item().Seq)
 	switch {
 	case err == nil && mine:

@@ -138,6 +138,7 @@ type Delivery interface {
 	Item() Item
 	Reply() string           // the message's reply subject, for Queue.Return
 	Deliveries() int         // 1 for the first
+	Of(reply string) bool    // whether that is the reply subject of a delivery, this or another, of the same message
 	Extend() error           // in-progress: another AckWait from now
 	Ack() error              // done with it for good
 	Nak(time.Duration) error // give it back, to be delivered after the delay

@@ -9,6 +9,11 @@ import (
 // memory. The answer is a Status.
 type Who struct {
 	Turns bool `json:"turns,omitempty"` // with its turns and its running attempts, one by one
+
+	// Of a node that has just begun, and introduces itself: others can then tell that
+	// it is set otherwise than they are.
+	Name      string `json:"name,omitempty"`
+	AckWaitMS int64  `json:"ack_wait_ms,omitempty"`
 }
 
 // whoNote is the note that carries a Who, told from other notes by its member.

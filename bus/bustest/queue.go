@@ -411,7 +411,18 @@ func queueWakeAnswers(t *testing.T, b bus.Bus) {
 	d = mustWake(t, b, it.Turn)
 	must(t, "extend", d.Extend())
 	must(t, "return", b.Return(within(t), d.Reply()))
+	first := d.Reply()
 	d = mustWake(t, b, it.Turn)
+	if !d.Of(first) || !d.Of(d.Reply()) || d.Of("") {
+		t.Errorf("%s of %s: want deliveries of one message to know each other", d.Reply(), first)
+	}
+	other := newItem("")
+	must(t, "wake", b.Wake(within(t), other))
+	if o := mustWake(t, b, other.Turn); o.Of(first) {
+		t.Errorf("%s of %s: another message", o.Reply(), first)
+	} else {
+		must(t, "ack", o.Ack())
+	}
 	if d.Deliveries() != 3 {
 		t.Errorf("delivery %d, want 3", d.Deliveries())
 	}

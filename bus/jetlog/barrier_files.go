@@ -67,7 +67,7 @@ type streamFiles struct {
 }
 
 func newFiles(store string, streams []string) *files {
-	f := &files{root: filepath.Join(store, "jetstream", "$G", "streams"), flush: datasync}
+	f := &files{root: filepath.Join(store, "jetstream", "$G", "streams"), flush: flushFile}
 	for dir := f.root; ; dir = filepath.Dir(dir) {
 		f.above = append(f.above, dir)
 		if dir == store {

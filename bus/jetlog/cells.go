@@ -193,7 +193,8 @@ func isMarker(h nats.Header) bool {
 }
 
 // Watch is bus.Cells'. Where the server cannot be reached for a while, changes
-// that were overtaken in between may not be told one by one.
+// that were overtaken in between may not be told one by one, and what has not
+// changed may be told again.
 func (c cells) Watch(ctx context.Context, bucket, prefix string, yield func(bus.Cell) error) error {
 	kv := c.bus.kv[bucket]
 	if kv == nil {
@@ -201,26 +202,61 @@ func (c cells) Watch(ctx context.Context, bucket, prefix string, yield func(bus.
 	}
 	ctx, stop := c.bus.ctxOf(ctx)
 	defer stop()
-	w, err := kv.Watch(ctx, watchPattern(prefix))
-	if err != nil {
-		return fmt.Errorf("watch bucket %s: %w", bucket, readError(ctx, err))
+	w := watch{kv: kv, link: c.bus.scan, prefix: prefix, yield: yield}
+	pause := backoff{10 * time.Millisecond, time.Second}
+	for {
+		err := w.run(ctx)
+		if w.refused || ctx.Err() != nil {
+			return err
+		}
+		if err = readError(ctx, err); !w.begun || !errors.Is(err, bus.ErrUnavailable) {
+			return fmt.Errorf("watch bucket %s: %w", bucket, err)
+		}
+		if late := pause.wait(ctx); late != nil {
+			return context.Cause(ctx)
+		}
 	}
-	defer func() { _ = w.Stop() }() // fails only on a closed connection
-	begun := false
+}
+
+// watch is a watch over more than one subscription: the client's own would notice
+// only after twenty seconds that its server was started again.
+type watch struct {
+	kv      jetstream.KeyValue
+	link    *link
+	prefix  string
+	yield   func(bus.Cell) error
+	begun   bool // yield was told that it has seen all that there was
+	refused bool // yield has returned an error
+}
+
+// run watches until the connection is lost, or yield or ctx ends it.
+func (w *watch) run(ctx context.Context) error {
+	loss := w.link.loss()
+	sub, err := w.kv.Watch(ctx, watchPattern(w.prefix))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Stop() }() // fails only on a closed connection
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case e, ok := <-w.Updates():
+		case <-loss:
+			return errLinkLost
+		case e, ok := <-sub.Updates():
 			if !ok {
-				return fmt.Errorf("watch bucket %s: %w: the subscription ended", bucket, bus.ErrUnavailable)
+				return fmt.Errorf("%w: the subscription ended", errLinkLost)
 			}
-			cell, tell := cellOf(e, prefix, begun)
-			begun = begun || e == nil
+			if e == nil && w.begun {
+				continue // said before
+			}
+			cell, tell := cellOf(e, w.prefix, w.begun)
+			w.begun = w.begun || e == nil
 			if !tell {
 				continue
 			}
-			if err := yield(cell); err != nil {
+			if err := w.yield(cell); err != nil {
+				w.refused = true
 				return err
 			}
 		}

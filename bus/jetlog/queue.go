@@ -145,6 +145,16 @@ type delivery struct {
 func (d *delivery) Item() bus.Item  { return d.item }
 func (d *delivery) Reply() string   { return d.reply }
 func (d *delivery) Deliveries() int { return d.count }
+
+// Of compares the places in the stream: all our consumers are of one.
+func (d *delivery) Of(reply string) bool {
+	mine, err := ackFields(d.reply)
+	if err != nil {
+		return false
+	}
+	other, err := ackFields(reply)
+	return err == nil && mine[1] == other[1]
+}
 func (d *delivery) Extend() error   { return d.p.answer(d.reply, ackMore) }
 func (d *delivery) Ack() error      { return d.p.answer(d.reply, ackDone) }
 

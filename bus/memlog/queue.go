@@ -282,6 +282,11 @@ func (d *delivery) Item() bus.Item  { return d.item }
 func (d *delivery) Reply() string   { return d.reply }
 func (d *delivery) Deliveries() int { return d.count }
 
+func (d *delivery) Of(reply string) bool {
+	name, seq, err := parseReply(reply)
+	return err == nil && name == d.m.q.name && seq == d.m.seq
+}
+
 func (d *delivery) Extend() error {
 	return d.send(func(l *Log) {
 		if d.m.out {
