@@ -94,9 +94,12 @@ func (b *breakers) get(tool string) lifecycle.Breaker {
 	return b.view[tool].Local()
 }
 
-// closed says that calls of the tool may start without asking the cluster.
+// closed says that calls of the tool may start without asking the cluster: a node
+// whose watch has not told all cells yet does not know.
 func (b *breakers) closed(tool string) bool {
-	return b.get(tool).State(b.n.cfg.Breaker, b.n.cfg.Steady()) == lifecycle.BreakerClosed
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.live && b.view[tool].Local().State(b.n.cfg.Breaker, b.n.cfg.Steady()) == lifecycle.BreakerClosed
 }
 
 // peek is the finding of the gate that changes nothing.

@@ -124,6 +124,9 @@ func (n *Node) endTurn(was lifecycle.Turn, reply string) error {
 			return nil, events.Owner{}, nil // somebody has claimed it meanwhile
 		}
 		recs, err := lifecycle.Decide(t, lifecycle.Env{Now: now}, cmd)
+		if err == nil && len(recs) == 0 && t.Parked != nil { // its wake-up must outlive this message
+			err = n.awaitPlacement(t)
+		}
 		if err != nil || len(recs) == 0 {
 			return nil, events.Owner{}, err
 		}
@@ -131,7 +134,12 @@ func (n *Node) endTurn(was lifecycle.Turn, reply string) error {
 		before, after = t, lifecycle.FoldOn(t, events.Commit{Turn: t.Key, At: now, By: by, Records: recs})
 		return recs, by, n.parking(after)
 	})
-	if err != nil || after.Submitted == nil {
+	if err == nil && after.Submitted == nil { // what it was woken for is for a node that serves its placement
+		it := d.Item()
+		it.ID, it.Placement, it.Commit = it.ID+".p", t.Submitted.Placement, nil
+		return n.cfg.Bus.Push(n.pull, it)
+	}
+	if err != nil {
 		return err
 	}
 	if err := n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {
@@ -148,11 +156,16 @@ func (n *Node) parking(t lifecycle.Turn) error {
 	if t.Parked == nil {
 		return nil
 	}
-	it := bus.Item{ID: fmt.Sprintf("parked.%s.%s.%d", t.Key.Trace, t.Key.Turn, t.Owner.Epoch), Turn: t.Key, Placement: t.Submitted.Placement}
-	if err := n.cfg.Bus.Push(n.ctx, it); err != nil || t.Parked.Due.IsZero() {
+	if err := n.awaitPlacement(t); err != nil || t.Parked.Due.IsZero() {
 		return err
 	}
 	return n.cfg.Bus.Set(n.ctx, bus.Token(t.Key.String()), t.Parked.Due, n.timerItem(t.Key, t.Submitted.Placement))
+}
+
+// awaitPlacement puts a turn into its own queue, for the first node that serves it.
+func (n *Node) awaitPlacement(t lifecycle.Turn) error {
+	it := bus.Item{ID: fmt.Sprintf("parked.%s.%s.%d", t.Key.Trace, t.Key.Turn, t.Owner.Epoch), Turn: t.Key, Placement: t.Submitted.Placement}
+	return n.cfg.Bus.Push(n.ctx, it)
 }
 
 // timerItem is the wake-up of a timer that is set now. Its id is no earlier one's: that

@@ -78,9 +78,13 @@ func (n *Node) mourn(boot string) {
 	}
 	n.deaths.Add(1)
 	stranded := map[string]bool{} // messages, by their ids, as they were found the last time
-	for pass := range mournPasses {
+	pass := 0
+	for range mournPasses {
 		began := n.cfg.Steady()
 		given, err := n.giveBackOf(boot, pass, stranded)
+		if err == nil {
+			pass++ // what failed half-way is done again as it was
+		}
 		if err != nil && n.pull.Err() == nil {
 			n.log.Warn("a dead node's turns could not all be given back: they come by themselves", "dead", boot, "err", err)
 		}
@@ -99,8 +103,8 @@ func (n *Node) mourn(boot string) {
 // mournPasses is how often a dead node's turns are looked for, and mournPause how long
 // in between. Together they are about AckWait, the backstop.
 const (
-	mournPasses = 6
-	mournPause  = 2 * time.Second
+	mournPasses = 12
+	mournPause  = time.Second
 )
 
 // giveBackOf gives back what the dead boot held: the messages that its claims name, the

@@ -29,9 +29,10 @@ type locks struct {
 // lockSeat is a lock's actor, kept while anybody on this node needs it.
 type lockSeat struct {
 	pid   *actor.PID
-	takes int                 // under way
-	told  int                 // messages that its actor has not done with: what it gives back it gives back BEFORE another takes
-	held  map[string][]uint64 // by call: the takes that it has, by their revisions
+	takes int                  // under way
+	told  int                  // messages that its actor has not done with: what it gives back it gives back BEFORE another takes
+	held  map[string][]uint64  // by call: the takes that it has, by their revisions
+	until map[string]time.Time // by call: when its lease ends
 }
 
 func newLocks(n *Node) *locks { return &locks{n: n, pids: make(map[string]*lockSeat)} }
@@ -79,7 +80,7 @@ func (l *locks) take(ctx context.Context, call events.CallKey, resource string, 
 	l.at(resource, true, func(s *lockSeat) {
 		s.takes--
 		if r.err == nil {
-			s.held[m.call] = append(s.held[m.call], r.rev)
+			s.held[m.call], s.until[m.call] = append(s.held[m.call], r.rev), r.until
 			return
 		}
 		l.tell(s, leaveLock{m}) // whatever it got meanwhile is given back
@@ -122,6 +123,27 @@ func (l *locks) freeHeld(resource string, call events.CallKey) {
 	})
 }
 
+// lost notes that the call does not have the resource any more.
+func (l *locks) lost(resource string, call string) {
+	l.at(resource, false, func(s *lockSeat) { delete(s.held, call) })
+}
+
+// until notes when the lease of a call ends now.
+func (l *locks) until(resource, call string, at time.Time) {
+	l.at(resource, false, func(s *lockSeat) { s.until[call] = at })
+}
+
+// has says whether the call still has all of these, as far as this node knows.
+func (l *locks) has(call events.CallKey, all []events.Lock) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(all, func(have events.Lock) bool {
+		s := l.pids[have.Resource]
+		mine := s != nil && slices.Contains(s.held[call.String()], have.Revision) && l.n.cfg.Steady().Before(s.until[call.String()])
+		return have.Boot == l.n.cfg.Boot && !mine
+	})
+}
+
 // drop forgets what this node holds for a turn that it does not act for any more.
 // The leases stay in their cells until they end, or the call's next owner, who
 // enters them, gives them back.
@@ -150,7 +172,7 @@ func (l *locks) at(resource string, make bool, fn func(*lockSeat)) {
 		return
 	}
 	if s == nil {
-		s = &lockSeat{held: map[string][]uint64{}}
+		s = &lockSeat{held: map[string][]uint64{}, until: map[string]time.Time{}}
 		l.n.shared.add()
 		s.pid = l.n.root.Spawn(actor.PropsFromProducer(func() actor.Actor { return &lockActor{n: l.n, resource: resource} }, actor.WithDispatcher(dispatcher{l.n.cfg.Scheduler})))
 		l.pids[resource] = s
@@ -197,8 +219,9 @@ type takeLock struct {
 }
 
 type tookLock struct {
-	rev uint64
-	err error
+	rev   uint64
+	until time.Time
+	err   error
 }
 
 // leaveLock ends a take that nobody waits for any more.
@@ -304,12 +327,17 @@ func (a *lockActor) serveOne(i int) bool {
 		return answer(tookLock{err: err})
 	}
 	h := lifecycle.Hold{Call: m.call, Boot: a.n.cfg.Boot, Exclusive: m.exclusive}
-	rev, ok, err := a.cell(m.ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
+	ctx, stop := a.n.timeout(m.ctx, a.n.cfg.LockTTL/3) // or the renewals of what is held would wait behind it
+	defer stop()
+	rev, ok, err := a.cell(ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
 		a.holds = s.Holds
 		h.Until = now.Add(a.n.cfg.LockTTL)
 		return s.Take(now, h)
 	})
 	switch {
+	case err != nil && ctx.Err() != nil && m.ctx.Err() == nil:
+		a.later()
+		return false
 	case err != nil: // it may have been kept: leave gives it back
 		return answer(tookLock{err: err})
 	case ok && !a.n.cfg.Steady().Before(h.Until): // the cell took longer than the lease: it is asked again
@@ -318,7 +346,7 @@ func (a *lockActor) serveOne(i int) bool {
 	case ok:
 		a.hold(h, rev)
 		a.schedule()
-		return answer(tookLock{rev: rev})
+		return answer(tookLock{rev: rev, until: h.Until})
 	case a.next() != i:
 		return true // a call that has the lock stands behind it
 	}
@@ -367,7 +395,9 @@ func (a *lockActor) renew() {
 	}
 	var renewed []lifecycle.Hold
 	var lost []string
-	_, _, err := a.cell(a.n.ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
+	ctx, stop := a.n.timeout(a.n.ctx, a.n.cfg.LockTTL/3) // a node that is cut off must notice that its leases end
+	defer stop()
+	_, _, err := a.cell(ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
 		renewed, lost = nil, nil
 		for i := range a.held {
 			h := a.held[i].Hold
@@ -387,10 +417,12 @@ func (a *lockActor) renew() {
 	}
 	for _, h := range renewed {
 		a.held[a.find(h.Call)].Hold = h
+		a.n.locks.until(a.resource, h.Call, h.Until)
 	}
 	for _, call := range lost {
 		a.n.log.Warn("a lease was lost: somebody else may have it", "resource", a.resource, "call", call)
 		a.forget(call)
+		a.n.locks.lost(a.resource, call)
 		a.n.hands.lose(call)
 	}
 	a.schedule()
@@ -497,12 +529,17 @@ func (a *lockActor) cell(ctx context.Context, how func(lifecycle.LockState, time
 	}
 }
 
+// lockCellTTL is how long a cell stays that nobody writes any more. It is not what ends
+// a lease: whoever looks judges that. The server counts by its own clock, and its
+// marker of an expiry may land behind a newer value.
+const lockCellTTL = 24 * time.Hour
+
 func (a *lockActor) put(ctx context.Context, key string, s lifecycle.LockState, rev uint64) (uint64, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return 0, err
 	}
-	return a.n.cfg.Bus.Cells().Put(ctx, bus.BucketLock, key, b, rev, max(a.n.cfg.LockTTL, time.Second))
+	return a.n.cfg.Bus.Cells().Put(ctx, bus.BucketLock, key, b, rev, max(a.n.cfg.LockTTL, lockCellTTL))
 }
 
 func (a *lockActor) stop() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -15,20 +16,15 @@ import (
 func (b *Bus) Held(ctx context.Context, yield func(bus.Item) error) error {
 	ctx, stop := b.ctxOf(ctx)
 	defer stop()
-	s, err := b.reader.Stream(ctx, StreamTurns)
+	s, err := b.turnsNow(ctx)
 	if err != nil {
-		return streamError(StreamTurns, err)
+		return err
 	}
-	infos := s.ListConsumers(ctx)
-	last := uint64(0)
-	for c := range infos.Info() {
-		last = max(last, c.Delivered.Stream)
-	}
-	if err := infos.Err(); err != nil {
-		return fmt.Errorf("consumers of stream %s: %w", StreamTurns, unavailable(err))
-	}
+	last := delivered(ctx, s)
 	for seq := uint64(1); seq <= last; seq++ {
-		m, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(bus.QueuePrefix+">"))
+		one, end := context.WithTimeout(ctx, answerLimit)
+		m, err := s.GetMsg(one, seq, jetstream.WithGetMsgSubject(bus.QueuePrefix+">"))
+		end()
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}
@@ -49,6 +45,45 @@ func (b *Bus) Held(ctx context.Context, yield func(bus.Item) error) error {
 	return nil
 }
 
+// lookLimit bounds one question of those that are asked when a node has died: its
+// server may have died with it, and then nobody answers.
+const lookLimit = time.Second
+
+// turnsNow is the queue's stream, asked for until somebody answers.
+func (b *Bus) turnsNow(ctx context.Context) (jetstream.Stream, error) {
+	ctx, stop := context.WithTimeout(ctx, answerLimit)
+	defer stop()
+	for {
+		one, end := context.WithTimeout(ctx, lookLimit)
+		s, err := b.reader.Stream(one, StreamTurns)
+		end()
+		if err == nil {
+			return s, nil
+		}
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !busy(err) {
+			return nil, streamError(StreamTurns, err)
+		}
+	}
+}
+
+// delivered is a sequence up to which consumers have delivered. A consumer without a
+// leader keeps the server from saying so: then it is where the stream ends, within
+// reason, and what is in nobody's hands is yielded, too.
+func delivered(ctx context.Context, s jetstream.Stream) uint64 {
+	ctx, stop := context.WithTimeout(ctx, lookLimit)
+	defer stop()
+	infos := s.ListConsumers(ctx)
+	last := uint64(0)
+	for c := range infos.Info() {
+		last = max(last, c.Delivered.Stream)
+	}
+	if infos.Err() == nil {
+		return last
+	}
+	state := s.CachedInfo().State
+	return min(state.LastSeq, max(last, state.FirstSeq+1000))
+}
+
 // Oldest is bus.Queue's: what was acked is not in the queue's stream any more.
 func (b *Bus) Oldest(ctx context.Context, placement string) (bus.Item, error) {
 	name, err := placementOf(placement)
@@ -57,9 +92,9 @@ func (b *Bus) Oldest(ctx context.Context, placement string) (bus.Item, error) {
 	}
 	ctx, stop := b.ctxOf(ctx)
 	defer stop()
-	s, err := b.reader.Stream(ctx, StreamTurns)
+	s, err := b.turnsNow(ctx)
 	if err != nil {
-		return bus.Item{}, streamError(StreamTurns, err)
+		return bus.Item{}, err
 	}
 	m, err := s.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(bus.QueuePrefix+name))
 	switch {

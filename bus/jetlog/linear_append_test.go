@@ -20,18 +20,18 @@ import (
 
 // appends of several nodes to several turns, all of a round at one expectation.
 type appendRun struct {
-	t      *testing.T
-	ctx    context.Context
-	buses  []*jetlog.Bus
-	h      *history
-	rounds int
-	begun  atomic.Int64 // rounds, of all turns
-	tried  sync.Map     // commit id: the expectation it was sent with
+	t     *testing.T
+	ctx   context.Context
+	buses []*jetlog.Bus
+	h     *history
+	begun atomic.Int64 // rounds, of all turns
+	tried sync.Map     // commit id: the expectation it was sent with
 }
 
 const (
-	linearTurns   = 3
-	linearWriters = 4
+	linearTurns   = 3   // at a time
+	linearWriters = 4   // of each
+	linearRounds  = 150 // of a turn
 )
 
 // run has every turn go through its rounds, and checks what the writers were told.
@@ -42,23 +42,26 @@ func (r *appendRun) run(rnd *rand.Rand, disturb func(n int)) {
 		seeds[i] = rnd.Uint64()
 	}
 	var wg sync.WaitGroup
-	turns := make([]events.TurnKey, linearTurns)
 	over := make(chan struct{})
-	for i := range turns {
-		turns[i] = turn("linear", fmt.Sprint(i))
-		wg.Go(func() { r.turn(i, turns[i], rand.New(rand.NewPCG(seeds[i], 2))) })
+	for i, seed := range seeds {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		wg.Go(func() {
+			for n := range *linearTimes {
+				r.turn(i, turn("linear", fmt.Sprintf("%d-%d", i, n)), rnd)
+			}
+		})
 	}
 	go func() { wg.Wait(); close(over) }()
 	r.disturbed(over, disturb)
 	checkLinear(r.t, appendModel(), r.h.ops)
-	for _, k := range turns {
-		r.checkLog(k)
+	for i := range linearTurns * *linearTimes {
+		r.checkLog(turn("linear", fmt.Sprintf("%d-%d", i%linearTurns, i/linearTurns)))
 	}
 }
 
-// disturbed calls disturb each time a tenth of the rounds has passed.
+// disturbed calls disturb each time a tenth of a turn's rounds has passed.
 func (r *appendRun) disturbed(over <-chan struct{}, disturb func(n int)) {
-	step := int64(max(1, linearTurns*r.rounds/10))
+	const step = linearTurns * linearRounds / 10
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for n := 0; ; {
@@ -78,7 +81,7 @@ func (r *appendRun) disturbed(over <-chan struct{}, disturb func(n int)) {
 // little patience, and now and then somebody who looks.
 func (r *appendRun) turn(i int, k events.TurnKey, rnd *rand.Rand) {
 	at := uint64(0)
-	for round := range r.rounds {
+	for round := range linearRounds {
 		r.begun.Add(1)
 		outs := make([]appendOut, linearWriters)
 		go1 := make(chan struct{})
@@ -104,7 +107,7 @@ func (r *appendRun) turn(i int, k events.TurnKey, rnd *rand.Rand) {
 				at = max(at, out.seq)
 			}
 		}
-		if vague || rnd.IntN(20) == 0 || round == r.rounds-1 {
+		if vague || rnd.IntN(20) == 0 || round == linearRounds-1 {
 			at = r.look(i*linearWriters, k)
 		}
 		if r.t.Failed() {
@@ -233,22 +236,15 @@ func (r *appendRun) checkLog(k events.TurnKey) {
 	r.t.Logf("turn %s: %d commits in the log, %d refused, %d in doubt and not there", k, len(stored), clear, len(answers)-clear)
 }
 
-func rounds(short int) int {
-	if *linearRounds > 0 {
-		return *linearRounds
-	}
-	return short
-}
-
 // One server, which is stopped and started again: of the writers who expect the
 // same never two are accepted.
 func TestLinearAppendAlone(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
 	srv := jettest.Start(t)
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Hour)
 	defer stop()
-	r := &appendRun{t: t, ctx: ctx, h: newHistory(), rounds: rounds(150)}
+	r := &appendRun{t: t, ctx: ctx, h: newHistory()}
 	for range 3 {
 		r.buses = append(r.buses, srv.Open(jetlog.Config{Connect: srv.Dial}))
 	}
@@ -271,9 +267,9 @@ func TestLinearAppendCluster(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)
 	c := jettest.StartCluster(t)
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Hour)
 	defer stop()
-	r := &appendRun{t: t, ctx: ctx, h: newHistory(), rounds: rounds(150)}
+	r := &appendRun{t: t, ctx: ctx, h: newHistory()}
 	for range 3 {
 		r.buses = append(r.buses, c.Open(jetlog.Config{}))
 	}

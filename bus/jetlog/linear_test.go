@@ -22,9 +22,9 @@ import (
 )
 
 var (
-	linearSeed   = flag.Uint64("linear.seed", 0, "the seed of the linearizability tests; 0 takes one from the clock")
-	linearRounds = flag.Int("linear.rounds", 0, "how long the linearizability tests are: rounds of appends a turn; 0 is the short form")
-	linearHTML   = flag.String("linear.html", "", "a folder for pictures of histories that are not linearizable")
+	linearSeed  = flag.Uint64("linear.seed", 0, "the seed of the linearizability tests; 0 takes one from the clock")
+	linearTimes = flag.Int("linear.times", 1, "how many times longer than usual the linearizability tests are")
+	linearHTML  = flag.String("linear.html", "", "a folder for pictures of histories that are not linearizable")
 )
 
 // linearLimit bounds one check. A history of these tests takes milliseconds.
@@ -39,7 +39,7 @@ func seeded(t *testing.T) *rand.Rand {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano() % 1_000_000_000)
 	}
-	t.Logf("reproduce: go test ./bus/jetlog -run '^%s$' -linear.seed=%d -linear.rounds=%d", t.Name(), seed, *linearRounds)
+	t.Logf("reproduce: go test ./bus/jetlog -run '^%s$' -linear.seed=%d -linear.times=%d", t.Name(), seed, *linearTimes)
 	return rand.New(rand.NewPCG(seed, 1))
 }
 

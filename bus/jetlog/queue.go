@@ -155,8 +155,8 @@ func (d *delivery) Of(reply string) bool {
 	other, err := ackFields(reply)
 	return err == nil && mine[1] == other[1]
 }
-func (d *delivery) Extend() error   { return d.p.answer(d.reply, ackMore) }
-func (d *delivery) Ack() error      { return d.p.answer(d.reply, ackDone) }
+func (d *delivery) Extend() error { return d.p.answer(d.reply, ackMore) }
+func (d *delivery) Ack() error    { return d.p.answer(d.reply, ackDone) }
 
 func (d *delivery) Nak(after time.Duration) error {
 	if after <= 0 {
