@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,9 @@ func (a *callActor) Receive(c actor.Context) {
 
 // owed starts what is new, and stops what nobody wants any more.
 func (a *callActor) owed(m owe) {
+	if m.inc != a.owe.inc { // the turn's actor has begun anew: an answer that it had taken may be lost
+		maps.DeleteFunc(a.busy, func(e lifecycle.Effect, _ *errand) bool { return e.Do == lifecycle.DoPerform })
+	}
 	a.owe = m
 	for _, e := range orderedBy(a.busy, compareEffects) {
 		if !slices.Contains(m.effects, e) {

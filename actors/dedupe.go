@@ -36,6 +36,11 @@ func (n *Node) dedupe(ctx context.Context, o owe, key events.CallKey) (lifecycle
 		switch ruling {
 		case lifecycle.KeyTake:
 			next = &lifecycle.KeyEntry{Holder: key.String(), Hash: o.asked.Args.Hash, Seq: o.at}
+		case lifecycle.KeyMine:
+			if entry.Hash != o.asked.Args.Hash { // a person has let it through with other arguments: the key is theirs now
+				mine := *entry
+				mine.Hash, next = o.asked.Args.Hash, &mine
+			}
 		case lifecycle.KeyWait:
 			next = registered(entry, key.TurnKey())
 		}

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -49,7 +50,7 @@ func (a *turnActor) tellCalls(c actor.Context) {
 	}
 	list := make(map[int][]lifecycle.Effect)
 	for _, e := range a.specDue() {
-		if e.Call != events.TurnEvent && deliberate(e) && !a.drain && !a.waitsForLog(e) {
+		if e.Call != events.TurnEvent && deliberate(e) && !a.drain && !a.waitsForLog(e) && !a.premature(e) {
 			list[e.Call] = append(list[e.Call], e)
 		}
 	}
@@ -83,6 +84,18 @@ func (a *turnActor) tellCalls(c actor.Context) {
 // in the log: a key's entry may only point to a call that has events.
 func (a *turnActor) waitsForLog(e lifecycle.Effect) bool {
 	return e.Do == lifecycle.DoJudge && a.n.keyed(a.asked[e.Call])
+}
+
+// premature says whether a start must wait until the claim is in the log: what its
+// gates take is the call's, and whoever is not its owner after all would give it
+// back under the hands of the one who is.
+func (a *turnActor) premature(e lifecycle.Effect) bool {
+	if e.Do != lifecycle.DoStart || a.state.Owner == a.owner {
+		return false
+	}
+	call := a.spec.Calls[e.Call]
+	tool, known := a.n.cfg.Registry.Lookup(call.Tool)
+	return known && a.n.looks(call, tool)
 }
 
 // call is the actor of a call, made when it is first needed.
@@ -187,7 +200,7 @@ func (a *turnActor) park(e lifecycle.Effect) {
 func (a *turnActor) parkWith(cmd lifecycle.Park, at time.Time) {
 	a.parking = true
 	n, inc, self, key, heard := a.n, a.inc, a.self, a.key, a.heard
-	it := timerItem(a.key, at, a.state.Submitted.Placement)
+	it := n.timerItem(a.key, a.state.Submitted.Placement)
 	n.do(func() {
 		var err error
 		if !at.IsZero() {
@@ -212,15 +225,30 @@ func (a *turnActor) due(c actor.Context, m due) {
 		}
 		a.command(lifecycle.Advance{})
 	case lifecycle.DoPark:
-		a.parking = false
-		woken := len(m.park.Keys) > 0 && m.heard != a.heard // a key that was waited for may be free: its gate says
-		if m.err == nil && !woken {
-			a.command(m.park)
-		}
+		a.parked(m)
 	case lifecycle.DoPlan:
 		a.planing, a.failing = false, false
 	}
 	a.pump(c)
+}
+
+// errWoken says that a turn was not parked since it was woken meanwhile.
+var errWoken = errors.New("woken while it was about to be parked")
+
+// parked parks the turn now that its timer is written, unless it was woken meanwhile.
+// A key that it waits for may be free then: its gate says. Or the timer has come by
+// the log's clock before the time has by this node's: parked now, it would have none.
+func (a *turnActor) parked(m due) {
+	a.parking = false
+	switch {
+	case m.err != nil:
+	case m.heard == a.heard:
+		a.command(m.park)
+	case len(m.park.Keys) == 0:
+		a.parking = true
+		n, inc, self := a.n, a.inc, a.self
+		n.after(backOff/4, func() { n.root.Send(self, due{inc: inc, effect: m.effect, err: errWoken}) })
+	}
 }
 
 // end waits for the barrier behind the turn's last commit.

@@ -134,12 +134,7 @@ func (n *Node) endTurn(was lifecycle.Turn, reply string) error {
 		before, after = t, lifecycle.FoldOn(t, events.Commit{Turn: t.Key, At: now, By: by, Records: recs})
 		return recs, by, n.parking(after)
 	})
-	if err == nil && after.Submitted == nil { // what it was woken for is for a node that serves its placement
-		it := d.Item()
-		it.ID, it.Placement, it.Commit = it.ID+".p", t.Submitted.Placement, nil
-		return n.cfg.Bus.Push(n.pull, it)
-	}
-	if err != nil {
+	if err != nil || after.Submitted == nil {
 		return err
 	}
 	if err := n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {

@@ -179,6 +179,11 @@ func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle
 			return h.notRun(key, err)
 		}
 	}
+	if !h.n.locks.has(key.call, j.call.Started.Locks) {
+		s := h.notRun(key, errLeaseLost)
+		s.Class, s.Result.Error.Code = events.ClassConflict, events.Conflict
+		return s
+	}
 	r := h.n.cfg.Execute(ctx, j.tool, j.in, tools.Options{
 		Log: h.n.log, Progress: j.note, Now: h.n.cfg.Now, Keep: h.keep(ctx),
 		Late: func(r tools.Report) { j.late(h.settle(key, j, r)) },

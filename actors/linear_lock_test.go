@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,11 +18,8 @@ import (
 )
 
 const (
-	linearTTL     = time.Second
-	lockMachines  = 3
-	lockClients   = 9
+	linearTTL     = time.Second // of a lease: the shortest that a cell can keep
 	lockResources = 3
-	lockStream    = "KV_SLUICE_lock"
 )
 
 // Many clients of three nodes, whose clocks are hours apart, take leases on a few
@@ -32,11 +27,13 @@ const (
 // killed: nobody has a lease beside one that excludes it, and all get theirs in the end.
 func TestLinearLocks(t *testing.T) {
 	bothPlaces(t, func(t *testing.T, p place, rnd *rand.Rand) {
-		r := newLockRun(t, p, rnd)
-		r.run(rounds(16))
+		r := newLockRun(t, p)
+		r.run(rnd, 16, r.client)
 		ops := r.history()
 		t.Log(tally(ops, func(op porcupine.Operation) string { return string(op.Input.(lockOp).do) }))
-		checkLinear(t, lockModel(), ops)
+		checkLinear(t, lockModel(), ops, func(part []porcupine.Operation, from, to int64) string {
+			return r.tap.between(lockCell(part[0].Input.(lockOp).resource), from, to)
+		})
 		r.checkWrites()
 		r.everybodyAgain()
 	})
@@ -44,17 +41,8 @@ func TestLinearLocks(t *testing.T) {
 
 // lockRun is one run of many clients.
 type lockRun struct {
-	t     *testing.T
-	place place
-	clock stopwatch
-	tap   *tap
-	rnd   *rand.Rand
-
-	done  atomic.Int64
-	mu    sync.Mutex
-	nodes []*machine // that live
-	skew  map[string]time.Duration
-	got   []*granted
+	*fleet
+	got []*granted // under mu
 }
 
 // granted is a lease that a client was given.
@@ -68,111 +56,44 @@ type granted struct {
 	tries     int   // in vain, before
 }
 
-func newLockRun(t *testing.T, p place, rnd *rand.Rand) *lockRun {
-	r := &lockRun{t: t, place: p, clock: newStopwatch(), rnd: rnd, skew: map[string]time.Duration{}}
-	r.tap = &tap{clock: r.clock, bucket: bus.BucketLock}
-	for i := range lockMachines {
-		r.nodes = append(r.nodes, r.start(time.Duration(i-1)*time.Hour))
-	}
-	return r
-}
-
-func (r *lockRun) start(skew time.Duration) *machine {
-	m := startMachine(r.t, tapped{r.place.open(), r.tap}, skew, func(c *Config) { c.LockTTL = linearTTL }, testTool("echo", events.Readonly, echo))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.skew[m.cfg.Boot] = skew
-	return m
-}
-
-func (r *lockRun) node(i int) *machine {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.nodes[i%len(r.nodes)]
-}
-
-// run has every client go through its rounds, and disturbs them.
-func (r *lockRun) run(rounds int) {
-	var wg sync.WaitGroup
-	for i := range lockClients {
-		rnd := rand.New(rand.NewPCG(r.rnd.Uint64(), 3))
-		wg.Go(func() { r.client(i, rnd, rounds) })
-	}
-	over := make(chan struct{})
-	go func() { wg.Wait(); close(over) }()
-	step := int64(max(1, lockClients*rounds/6))
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for n := 0; ; {
-		select {
-		case <-over:
-			r.place.heal()
-			return
-		case <-tick.C:
-		}
-		if r.done.Load() < int64(n+1)*step {
-			continue
-		}
-		if n%3 == 2 {
-			r.replace()
-		} else {
-			r.place.disturb(lockStream, n)
-		}
-		n++
-	}
-}
-
-// replace kills a node and starts another.
-func (r *lockRun) replace() {
-	r.mu.Lock()
-	old := r.nodes[lockMachines-1]
-	r.mu.Unlock()
-	old.kill()
-	r.place.heal()
-	m := r.start(old.skew - 2*time.Hour)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.nodes[lockMachines-1] = m
+func newLockRun(t *testing.T, p place) *lockRun {
+	f := newFleet(t, p, time.Hour, bus.BucketLock, func(c *Config) { c.LockTTL = linearTTL }, testTool("echo", events.Readonly, echo))
+	return &lockRun{fleet: f}
 }
 
 // client takes leases and gives them back, or dies with them, or has its next owner
 // enter them on another node.
-func (r *lockRun) client(id int, rnd *rand.Rand, rounds int) {
-	for round := range rounds {
-		r.done.Add(1)
-		if r.t.Failed() {
+func (r *lockRun) client(id int, rnd *rand.Rand, round int) {
+	key := events.CallKey{Trace: "linear", Turn: fmt.Sprintf("c%d-%d", id, round)}
+	var uses []events.ResourceUse
+	for _, i := range rnd.Perm(lockResources)[:1+rnd.IntN(2)] {
+		uses = append(uses, events.ResourceUse{Name: fmt.Sprint("r", i), Exclusive: rnd.IntN(2) == 0})
+	}
+	patience := 3 * time.Minute
+	if rnd.IntN(8) == 0 {
+		patience = time.Duration(1+rnd.IntN(60)) * time.Millisecond
+	}
+	m, fate := r.node(id), rnd.IntN(40)
+	have := r.take(id, m, key, uses, patience)
+	switch {
+	case len(have) == 0:
+		return
+	case fate == 0: // its turn is not this node's any more, and nobody else takes it
+		m.locks.drop(key.TurnKey())
+		return
+	case fate == 1: // longer than a lease lasts
+		pause(m.ctx, linearTTL*3/2)
+	case fate == 2: // and its node is held up meanwhile
+		m.gate.shut(m.ctx, linearTTL*3/2+time.Duration(rnd.IntN(2000))*time.Millisecond)
+	case fate < 8:
+		if m, have = r.move(id, m, key, uses, have, fate < 5); m == nil {
 			return
 		}
-		key := events.CallKey{Trace: "linear", Turn: fmt.Sprintf("c%d-%d", id, round)}
-		var uses []events.ResourceUse
-		for _, i := range rnd.Perm(lockResources)[:1+rnd.IntN(2)] {
-			uses = append(uses, events.ResourceUse{Name: fmt.Sprint("r", i), Exclusive: rnd.IntN(2) == 0})
-		}
-		patience := 3 * time.Minute
-		if rnd.IntN(8) == 0 {
-			patience = time.Duration(1+rnd.IntN(60)) * time.Millisecond
-		}
-		m := r.node(id)
-		have := r.take(id, m, key, uses, patience)
-		fate := rnd.IntN(40)
-		switch {
-		case len(have) == 0:
-			continue
-		case fate == 0: // its turn is not this node's any more, and nobody else takes it
-			m.locks.drop(key.TurnKey())
-			continue
-		case fate < 3: // longer than a lease lasts
-			pause(m.ctx, linearTTL*3/2)
-		case fate < 8:
-			if m, have = r.move(id, m, key, uses, have, fate < 5); m == nil {
-				continue
-			}
-		default:
-			pause(m.ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
-		}
-		if m.ctx.Err() == nil { // a dead node gives nothing back
-			r.giveBack(m, key, have, rnd.IntN(2) == 0)
-		}
+	default:
+		pause(m.ctx, time.Duration(rnd.IntN(3000))*time.Microsecond)
+	}
+	if m.ctx.Err() == nil { // a dead node gives nothing back
+		r.giveBack(m, key, have, rnd.IntN(2) == 0)
 	}
 }
 
@@ -267,7 +188,7 @@ func (r *lockRun) history() []porcupine.Operation {
 		add(lockTake, wrote[i].call, min(wrote[i].end, until))
 		for _, w := range wrote[i+1:] {
 			later, ok := r.until(w, g)
-			if !ok || later <= until || g.freed > 0 && w.call > g.freed {
+			if !ok || later <= max(until, w.call) || g.freed > 0 && w.call > g.freed {
 				continue
 			}
 			if w.call > until {
@@ -303,27 +224,37 @@ func stateOf(t *testing.T, w written) (s lifecycle.LockState) {
 	return s
 }
 
-// checkWrites holds every write to what no client can see: it carries a time to
-// live, and takes no lease away that still runs, unless its call has given it back,
-// or has entered it on another node.
+// checkWrites holds every write to what no client can see: no two are kept behind one
+// revision; each carries a time to live, and takes no lease away that still runs,
+// unless its call has given it back, or has entered it on another node.
 func (r *lockRun) checkWrites() {
-	returned := map[string]int64{}
+	given := map[string]bool{} // by call and boot: whether it has it still
+	for _, g := range r.got {
+		given[g.call+" "+g.lock.Boot] = true
+	}
 	for _, g := range r.got {
 		if g.freed > 0 {
-			returned[g.call] = max(returned[g.call], 1)
+			for boot := range r.skew {
+				delete(given, g.call+" "+boot)
+			}
 		}
 	}
 	for i := range lockResources {
 		cell := lockCell(fmt.Sprint("r", i))
 		var was lifecycle.LockState
 		var last uint64
+		behind := map[uint64]uint64{}
 		for _, w := range r.tap.kept(cell) {
 			now := stateOf(r.t, w)
+			if other := behind[w.behind]; other != 0 && w.behind != 0 {
+				r.t.Errorf("writes %d and %d were both kept behind %d", other, w.got, w.behind)
+			}
+			behind[w.behind] = w.got
 			if w.ttl < linearTTL {
 				r.t.Errorf("write %d has a time to live of %v: its cell would stay after its holders", w.got, w.ttl)
 			}
 			if w.behind == last {
-				r.checkKept(w, was, now, returned)
+				r.checkKept(w, was, now, given)
 			}
 			was, last = now, w.got
 		}
@@ -331,25 +262,20 @@ func (r *lockRun) checkWrites() {
 }
 
 // checkKept compares two states that follow each other.
-func (r *lockRun) checkKept(w written, was, now lifecycle.LockState, returned map[string]int64) {
+func (r *lockRun) checkKept(w written, was, now lifecycle.LockState, given map[string]bool) {
 	for _, h := range was.Holds {
 		stays := slices.ContainsFunc(now.Holds, func(x lifecycle.Hold) bool { return x.Call == h.Call })
-		over := r.clock.of(h.Until.Add(-r.skew[h.Boot])) <= w.call
-		if !stays && !over && returned[h.Call] == 0 && r.granted(h) {
-			r.t.Errorf("write %d takes the lease of %s on %s away, which runs until %v", w.got, h.Call, h.Boot, time.Duration(r.clock.of(h.Until.Add(-r.skew[h.Boot]))))
+		until := r.clock.of(h.Until.Add(-r.skew[h.Boot]))
+		if !stays && until > w.call && given[h.Call+" "+h.Boot] {
+			r.t.Errorf("write %d takes the lease of %s on %s away, which runs until %v", w.got, h.Call, h.Boot, time.Duration(until))
 		}
 	}
-}
-
-// granted says whether a client was told that it has a lease.
-func (r *lockRun) granted(h lifecycle.Hold) bool {
-	return slices.ContainsFunc(r.got, func(g *granted) bool { return g.call == h.Call && g.lock.Boot == h.Boot })
 }
 
 // everybodyAgain takes each resource alone from each node: whatever died with a
 // lease has let it go.
 func (r *lockRun) everybodyAgain() {
-	for n := range lockMachines {
+	for n := range fleetNodes {
 		m := r.node(n)
 		for i := range lockResources {
 			key := events.CallKey{Trace: "linear", Turn: fmt.Sprintf("last-%d-%d", n, i)}

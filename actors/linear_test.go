@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,9 +26,9 @@ import (
 )
 
 var (
-	linearSeed   = flag.Uint64("linear.seed", 0, "the seed of the linearizability tests; 0 takes one from the clock")
-	linearRounds = flag.Int("linear.rounds", 0, "how long the linearizability tests are: operations of a client; 0 is the short form")
-	linearHTML   = flag.String("linear.html", "", "a folder for pictures of histories that are not linearizable")
+	linearSeed  = flag.Uint64("linear.seed", 0, "the seed of the linearizability tests; 0 takes one from the clock")
+	linearTimes = flag.Int("linear.times", 1, "how many times longer than usual the linearizability tests are")
+	linearHTML  = flag.String("linear.html", "", "a folder for pictures of histories that are not linearizable")
 )
 
 // linearLimit bounds one check. A right history takes milliseconds.
@@ -40,11 +41,9 @@ func seeded(t *testing.T) *rand.Rand {
 		seed = uint64(time.Now().UnixNano() % 1_000_000_000)
 	}
 	name, _, _ := strings.Cut(t.Name(), "/")
-	t.Logf("reproduce: go test ./actors -run '^%s$' -linear.seed=%d -linear.rounds=%d", name, seed, *linearRounds)
+	t.Logf("reproduce: go test ./actors -run '^%s$' -linear.seed=%d -linear.times=%d", name, seed, *linearTimes)
 	return rand.New(rand.NewPCG(seed, uint64(len(t.Name()))))
 }
-
-func rounds(short int) int { return cmp.Or(*linearRounds, short) }
 
 // stopwatch is the one clock of a history, in nanoseconds from its start.
 type stopwatch struct{ start time.Time }
@@ -117,11 +116,40 @@ func bothPlaces(t *testing.T, test func(t *testing.T, p place, rnd *rand.Rand)) 
 	})
 }
 
-// machine is a node that can be killed, on a clock that is not the others'.
+// comes waits for a fact that must come, also on a machine with other things to do.
+func comes(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	for !ok() {
+		if !pause(ctx, 5*time.Millisecond) {
+			t.Fatalf("waited for %s in vain", what)
+		}
+	}
+}
+
+// machine is a node that can be killed, or held up, on a clock that is not the others'.
 type machine struct {
 	*Node
 	skew time.Duration
 	kill context.CancelFunc
+	gate *gate // of its cells, if it has one
+}
+
+// gate holds a node's requests up, as a pause of its process would.
+type gate struct{ held sync.RWMutex }
+
+// shut lets nothing through for a while.
+func (g *gate) shut(ctx context.Context, d time.Duration) {
+	g.held.Lock()
+	defer g.held.Unlock()
+	pause(ctx, d)
+}
+
+// pass waits while the gate is shut.
+func (g *gate) pass() {
+	g.held.RLock()
+	defer g.held.RUnlock()
 }
 
 // startMachine starts a node. It ends with the test, if it was not killed before.
@@ -165,13 +193,115 @@ func stopMachine(t *testing.T, n *Node) {
 	}
 }
 
+// fleet is a few nodes over one place.
+type fleet struct {
+	t      *testing.T
+	place  place
+	clock  stopwatch
+	tap    *tap
+	change func(*Config)
+	tools  []tools.Tool
+
+	done  atomic.Int64 // operations of clients
+	mu    sync.Mutex
+	nodes []*machine // those that live
+	skew  map[string]time.Duration
+	kills int
+}
+
+const (
+	fleetNodes   = 3
+	fleetClients = 9
+)
+
+// newFleet starts nodes whose writes to a bucket of cells are noted, and whose clocks
+// are apart from each other.
+func newFleet(t *testing.T, p place, apart time.Duration, bucket string, change func(*Config), list ...tools.Tool) *fleet {
+	f := &fleet{t: t, place: p, clock: newStopwatch(), change: change, tools: list, skew: map[string]time.Duration{}}
+	f.tap = &tap{clock: f.clock, bucket: bucket}
+	for i := range fleetNodes {
+		f.nodes = append(f.nodes, f.start(time.Duration(i-1)*apart))
+	}
+	return f
+}
+
+func (f *fleet) start(skew time.Duration) *machine {
+	g := &gate{}
+	m := startMachine(f.t, tapped{f.place.open(), f.tap, g}, skew, f.change, f.tools...)
+	m.gate = g
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.skew[m.cfg.Boot] = skew
+	return m
+}
+
+func (f *fleet) node(i int) *machine {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.nodes[i%len(f.nodes)]
+}
+
+// run has every client go through its rounds, -linear.times over. Each time a sixth of
+// them has passed it disturbs them: the bucket's stream loses its leader or its server,
+// or a node is killed and another started.
+func (f *fleet) run(rnd *rand.Rand, rounds int, client func(id int, rnd *rand.Rand, round int)) {
+	var wg sync.WaitGroup
+	for i := range fleetClients {
+		rnd := rand.New(rand.NewPCG(rnd.Uint64(), 3))
+		wg.Go(func() {
+			for round := 0; round < rounds**linearTimes && !f.t.Failed(); round++ {
+				f.done.Add(1)
+				client(i, rnd, round)
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { wg.Wait(); close(over) }()
+	step := int64(max(1, fleetClients*rounds/6))
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; {
+		select {
+		case <-over:
+			f.place.heal()
+			return
+		case <-tick.C:
+		}
+		if f.done.Load() < int64(n+1)*step {
+			continue
+		}
+		if n%3 == 2 {
+			f.replace()
+		} else {
+			f.place.disturb("KV_SLUICE_"+f.tap.bucket, n)
+		}
+		n++
+	}
+}
+
+// replace kills a node and starts another.
+func (f *fleet) replace() {
+	f.mu.Lock()
+	i := f.kills % fleetNodes
+	f.kills++
+	old := f.nodes[i]
+	f.mu.Unlock()
+	old.kill()
+	f.place.heal()
+	m := f.start(old.skew)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.nodes[i] = m
+}
+
 // tapped is a bus whose writes to one bucket of cells are noted.
 type tapped struct {
 	bus.Bus
-	tap *tap
+	tap  *tap
+	gate *gate
 }
 
-func (b tapped) Cells() bus.Cells { return tappedCells{b.Bus.Cells(), b.tap} }
+func (b tapped) Cells() bus.Cells { return tappedCells{b.Bus.Cells(), b.tap, b.gate} }
 
 // tap is what was written to a bucket, by all nodes.
 type tap struct {
@@ -217,12 +347,33 @@ func (p *tap) kept(key string) []written {
 	return out
 }
 
+// between is what was written to a cell in a time, as text.
+func (p *tap) between(key string, from, to int64) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var b strings.Builder
+	b.WriteString(" and this was written to the cell:\n")
+	for _, w := range p.wrote {
+		if w.key == key && w.end >= from && w.call <= to {
+			fmt.Fprintf(&b, "  [%v, %v] %d behind %d (%v): %s\n", time.Duration(w.call), time.Duration(w.end), w.got, w.behind, w.err, cmp.Or(string(w.value), "deleted"))
+		}
+	}
+	return b.String()
+}
+
 type tappedCells struct {
 	bus.Cells
-	tap *tap
+	tap  *tap
+	gate *gate
+}
+
+func (c tappedCells) Get(ctx context.Context, bucket, key string) (bus.Cell, error) {
+	c.gate.pass()
+	return c.Cells.Get(ctx, bucket, key)
 }
 
 func (c tappedCells) Put(ctx context.Context, bucket, key string, value []byte, rev uint64, ttl time.Duration) (uint64, error) {
+	c.gate.pass()
 	w := written{key: key, value: value, behind: rev, ttl: ttl, call: c.tap.clock.now()}
 	w.got, w.err = c.Cells.Put(ctx, bucket, key, value, rev, ttl)
 	c.tap.note(w, bucket)
@@ -230,6 +381,7 @@ func (c tappedCells) Put(ctx context.Context, bucket, key string, value []byte, 
 }
 
 func (c tappedCells) Delete(ctx context.Context, bucket, key string, rev uint64) error {
+	c.gate.pass()
 	w := written{key: key, behind: rev, call: c.tap.clock.now()}
 	w.err = c.Cells.Delete(ctx, bucket, key, rev)
 	c.tap.note(w, bucket)
@@ -261,7 +413,9 @@ func partitioned(ops []porcupine.Operation, of func(input any) string) [][]porcu
 
 // checkLinear fails the test where a history is not that of the model, and tells
 // the part of it that cannot be explained.
-func checkLinear(t *testing.T, m porcupine.Model, ops []porcupine.Operation) {
+//
+// more, if any, adds what else is known of a time.
+func checkLinear(t *testing.T, m porcupine.Model, ops []porcupine.Operation, more func(part []porcupine.Operation, from, to int64) string) {
 	t.Helper()
 	for i, part := range m.Partition(ops) {
 		switch porcupine.CheckOperationsTimeout(m, part, linearLimit) {
@@ -269,14 +423,14 @@ func checkLinear(t *testing.T, m porcupine.Model, ops []porcupine.Operation) {
 		case porcupine.Unknown:
 			t.Errorf("part %d: %d operations cannot be judged in %v", i, len(part), linearLimit)
 		case porcupine.Illegal:
-			t.Errorf("part %d is not linearizable:\n%s", i, unexplained(t, m, part, i))
+			t.Errorf("part %d is not linearizable:\n%s", i, unexplained(t, m, part, i, more))
 		}
 	}
 }
 
 // unexplained is the end of the longest explanation of a history, and what
 // cannot follow it. With -linear.html it also draws the whole.
-func unexplained(t *testing.T, m porcupine.Model, ops []porcupine.Operation, part int) string {
+func unexplained(t *testing.T, m porcupine.Model, ops []porcupine.Operation, part int, more func([]porcupine.Operation, int64, int64) string) string {
 	_, info := porcupine.CheckOperationsVerbose(m, ops, linearLimit)
 	if *linearHTML != "" {
 		path := filepath.Join(*linearHTML, fmt.Sprintf("%s-%d.html", strings.ReplaceAll(t.Name(), "/", "_"), part))
@@ -311,8 +465,12 @@ func unexplained(t *testing.T, m porcupine.Model, ops []porcupine.Operation, par
 		}
 	}
 	fmt.Fprintf(&b, " %d of %d operations are explained, the last of them:\n", len(longest), len(ops))
-	lines(longest[max(0, len(longest)-10):])
+	longest, rest = longest[max(0, len(longest)-10):], rest[:min(len(rest), 10)]
+	lines(longest)
 	b.WriteString(" then none of these can follow:\n")
-	lines(rest[:min(len(rest), 10)])
+	lines(rest)
+	if more != nil && len(longest) > 0 && len(rest) > 0 {
+		b.WriteString(more(ops, longest[max(0, len(longest)-3)].Call, rest[0].Return))
+	}
 	return b.String()
 }

@@ -63,13 +63,19 @@ func (n *Node) quick(e lifecycle.Effect, o owe, key events.CallKey) (cmd lifecyc
 		return n.judged(o, lifecycle.Finding{Gate: lifecycle.GateDedupe}, nil), true
 	}
 	call := o.turn.Calls[key.Offset]
-	if !known || len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil || !n.breaks.closed(call.Tool) {
+	if !known || n.looks(call, tool) {
 		return nil, false
 	}
 	b := n.beginning(o, call, tool)
 	b.Findings = append(b.Findings, lifecycle.Finding{Gate: lifecycle.GateLock}, lifecycle.Finding{Gate: lifecycle.GateAdmit})
 	b.Breaker = events.BreakerView{State: string(lifecycle.BreakerClosed)}
 	return n.cutShort(b), true
+}
+
+// looks says whether the gates of a call's start look at or take something outside
+// this process.
+func (n *Node) looks(call *lifecycle.Call, tool tools.Tool) bool {
+	return len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil || !n.breaks.closed(call.Tool)
 }
 
 // judged is the verdict of the plan gates, given what dedupe found.

@@ -30,9 +30,7 @@ func (n *Node) status(note []byte) []byte {
 	return b
 }
 
-// Status is what the node says of itself to whoever asks; see bus.Who.
-func (n *Node) Status() bus.Status { return n.about(bus.Who{}) }
-
+// about is what the node says of itself.
 func (n *Node) about(w bus.Who) bus.Status {
 	c := n.cfg
 	s := bus.Status{

@@ -128,10 +128,17 @@ func (u *undoer) run(ctx context.Context, in tools.Invocation, args lifecycle.Un
 	if err != nil {
 		return events.Result{}, err
 	}
-	if done == nil {
-		if done, err = u.compensate(ctx, in, x, tool); err != nil {
-			return events.Result{}, err
+	if done != nil { // most of the time it is recorded, too: it was not yet when this began
+		if x, err = u.look(ctx, in, args); err == nil {
+			_, err = x.undoable(u.Registry)
 		}
+	} else if err = u.Bus.Barrier().Wait(ctx); err != nil { // BEFORE the effect: who has it must be known after a power cut
+		err = refuse(events.ExecutionError, "it is not durable who undoes the call, and nothing was done: %v", err)
+	} else {
+		done, err = u.compensate(ctx, in, x, tool)
+	}
+	if err != nil {
+		return events.Result{}, err
 	}
 	if err := u.record(ctx, x, *done); err != nil {
 		return events.Result{}, err

@@ -72,6 +72,9 @@ func notUndone(call events.CallKey, err error) error {
 		return fmt.Errorf("undo call %s: %w", call, err)
 	}
 	e := *own
+	if e.Effects == events.EffectsDone { // it failed, and has changed something: whether the call is undone nobody knows
+		e.Effects = events.EffectsPossible
+	}
 	e.Message = fmt.Sprintf("call %s stays as it was: %s", call, own.Message)
 	switch own.Class {
 	case events.ClassInvalid, events.ClassConflict: // it refused, and did nothing

@@ -13,12 +13,12 @@ type Machine struct {
 	skew   time.Duration
 	dead   bool
 	paused bool
-	timers map[*func()]bool // that run, by what stops them; true: made by After
+	timers map[*func()]time.Time // that run, by what stops them: when they have run out; zero: not made by After
 }
 
 // Machine starts a process. The name is for traces, and what others ask it by.
 func (w *World) Machine(name string) *Machine {
-	return &Machine{w: w, name: name, timers: make(map[*func()]bool)}
+	return &Machine{w: w, name: name, timers: make(map[*func()]time.Time)}
 }
 
 // Name is the machine's.
@@ -74,11 +74,12 @@ func (m *Machine) Tasks() int {
 	return n
 }
 
-// Timers is how many timers of the machine run. What tasks wait for is not counted.
-func (m *Machine) Timers() int {
+// Timers is how many timers of the machine run for longer than d from now. What tasks
+// wait for is not counted.
+func (m *Machine) Timers(d time.Duration) int {
 	n := 0
-	for _, after := range m.timers {
-		if after {
+	for _, at := range m.timers {
+		if at.After(m.w.now.Add(d)) {
 			n++
 		}
 	}
@@ -94,10 +95,12 @@ func (m *Machine) Go(fn func()) {
 
 // After is actors.Scheduler's.
 func (m *Machine) After(d time.Duration, fn func()) (stop func()) {
-	return m.timer(d, true, fn)
+	return m.timer(d, m.w.now.Add(d), fn)
 }
 
-func (m *Machine) timer(d time.Duration, after bool, fn func()) (stop func()) {
+// timer runs fn after d. counts is when it has run out, for Timers; zero: it is not
+// counted.
+func (m *Machine) timer(d time.Duration, counts time.Time, fn func()) (stop func()) {
 	if m.dead {
 		return func() {}
 	}
@@ -106,7 +109,7 @@ func (m *Machine) timer(d time.Duration, after bool, fn func()) (stop func()) {
 		delete(m.timers, &halt)
 		fn()
 	})
-	m.timers[&halt] = after
+	m.timers[&halt] = counts
 	return func() {
 		delete(m.timers, &halt)
 		halt()
@@ -153,7 +156,7 @@ func (m *Machine) give(ctx context.Context, what string, d time.Duration) error 
 func (m *Machine) Timeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancel(ctx)
 	t := &timed{Context: inner}
-	stop := m.timer(d, false, func() {
+	stop := m.timer(d, time.Time{}, func() {
 		t.passed.Store(inner.Err() == nil)
 		cancel()
 	})

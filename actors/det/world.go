@@ -178,6 +178,7 @@ func (a agenda) Len() int { return len(a) }
 func (a agenda) Less(i, j int) bool {
 	return cmp.Or(a[i].at.Compare(a[j].at), cmp.Compare(a[i].rank, a[j].rank)) < 0
 }
+
 func (a agenda) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
 	a[i].place, a[j].place = i, j
