@@ -6,6 +6,13 @@ DATA     ?= $(CURDIR)/.demo
 FUZZTIME ?= 10s
 SEED     ?=
 SEEDS    ?= 20000
+CALLS    ?= 1000
+TIMES    ?= 10
+RUNS     ?= 20
+PARKED   ?= 5000
+DURATION ?= 10m
+DIR      ?= $(CURDIR)/.cluster
+OUT      ?= $(CURDIR)/.soak
 BENCH    ?=
 VERSION  ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 
@@ -55,8 +62,37 @@ sim: ## the simulator over SEEDS= seeds, or one SEED=
 	$(GO) test ./test/sim -run Sim -count=1 -v $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
 
 .PHONY: mutants
-mutants: ## faults put into the deciders on purpose, each of which the simulator must find
-	$(GO) test ./test/sim -run Mutants -count=1 -v -mutants
+mutants: ## faults put into the code on purpose, each of which the simulators must find
+	$(GO) test ./test/sim/... -run Mutants -count=1 -v -timeout 60m -mutants
+
+.PHONY: kills
+kills: ## SIGKILL at every durable boundary, for every tier, on every keeper, with the table
+	$(GO) test ./test/e2e -run KillAtEvery -count=1 -v -timeout 90m -kill.all
+
+.PHONY: chaos
+chaos: ## CALLS= calls under random kills of three nodes and of the NATS leader
+	$(GO) test ./test/e2e -run CallsUnderRandomKills -count=1 -v -timeout 60m -kills.calls=$(CALLS) $(if $(SEED),-kills.seed=$(SEED))
+
+.PHONY: linear
+linear: ## histories of locks, breakers, keys and appends on real JetStream, TIMES= times longer
+	$(GO) test ./actors ./bus/jetlog -run Linear -count=1 -v -timeout 60m -linear.times=$(TIMES) $(if $(SEED),-linear.seed=$(SEED))
+
+.PHONY: power
+power: ## the power fails RUNS= times under load
+	$(GO) test ./test/e2e -run 'PowerFails|ADiskThatLied' -count=1 -v -timeout 60m -power=$(RUNS)
+
+.PHONY: parked
+parked: ## PARKED= turns wait for people at once
+	$(GO) test ./test/e2e -run Parked -count=1 -v -timeout 60m -parked=$(PARKED)
+
+.PHONY: cluster
+cluster: build ## three NATS servers and three nodes on this machine, in DIR=, until Ctrl-C
+	@mkdir -p bin && $(GO) build -o bin/cluster ./test/cluster/cmd
+	bin/cluster -node bin/sluice-node -dir $(DIR)
+
+.PHONY: soak
+soak: build ## load and faults for DURATION=, plotted to a PNG in OUT=
+	$(GO) run ./test/soak -node bin/sluice-node -duration $(DURATION) -out $(OUT) $(if $(SEED),-seed $(SEED))
 
 .PHONY: bench
 bench: bench-calls ## every benchmark
@@ -66,6 +102,10 @@ bench: bench-calls ## every benchmark
 bench-calls: ## turns through the whole product, next to the bare log
 	$(GO) run ./test/bench/calls $(BENCH)
 
+.PHONY: bench-takeover
+bench-takeover: build ## how long a turn takes to go on after the SIGKILL of its owner
+	$(GO) run ./test/bench/takeover -node bin/sluice-node $(BENCH)
+
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf bin $(DATA)
+	rm -rf bin $(DATA) $(DIR) $(OUT)
