@@ -77,6 +77,9 @@ func (r *breakerRun) client(id int, rnd *rand.Rand, round int) {
 	}
 	switch said {
 	case saidPass:
+		if fate < 3 { // it ends when others have opened the breaker
+			pause(m.ctx, time.Duration(rnd.IntN(400))*time.Millisecond)
+		}
 		r.report(id, m, tool, who, class)
 	case saidProbe:
 		if fate == 0 {

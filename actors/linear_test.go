@@ -62,11 +62,34 @@ type place struct {
 	heal    func()                     // after the last disturbance
 }
 
+// openBus opens a bus, and goes on until a server answers in time: the machine may have
+// other things to do. It is closed with the test.
+func openBus(t *testing.T, c jetlog.Config) *jetlog.Bus {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	for {
+		b, err := jetlog.Open(ctx, c)
+		if err == nil {
+			t.Cleanup(func() {
+				if err := b.Close(); err != nil {
+					t.Errorf("close the bus: %v", err)
+				}
+			})
+			return b
+		}
+		t.Logf("a bus opens later: %v", err)
+		if !pause(ctx, backOff) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // alone is one server, which is stopped and started again.
 func alone(t *testing.T) place {
 	srv := jettest.Start(t)
 	return place{
-		open: func() *jetlog.Bus { return srv.Open(jetlog.Config{Connect: srv.Dial}) },
+		open: func() *jetlog.Bus { return openBus(t, jetlog.Config{Connect: srv.Dial}) },
 		disturb: func(string, int) {
 			srv.Stop()
 			srv.Start()
@@ -87,7 +110,7 @@ func three(t *testing.T) place {
 			c.AwaitReady()
 		}
 	}
-	return place{open: func() *jetlog.Bus { return c.Open(jetlog.Config{}) }, heal: heal, disturb: func(stream string, n int) {
+	return place{open: func() *jetlog.Bus { return openBus(t, jetlog.Config{Connect: c.Dial, Replicas: 3}) }, heal: heal, disturb: func(stream string, n int) {
 		heal()
 		if n%3 == 1 {
 			if away = c.Leader(stream); away != nil {

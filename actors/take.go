@@ -46,8 +46,7 @@ func (n *Node) take(d bus.Delivery) bool {
 	if d.Deliveries() > 1 {
 		n.cfg.Seen.Count("redeliveries", 1)
 	}
-	if s := n.nudge(it.Turn, it.Seq, nil); s != nil {
-		n.again(s, d)
+	if n.seated(d) {
 		return false
 	}
 	stored, err := n.history(d)
@@ -88,6 +87,11 @@ func (n *Node) take(d bus.Delivery) bool {
 func (n *Node) nudge(key events.TurnKey, seq uint64, heard func()) *seat {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.nudgeSeat(key, seq, heard)
+}
+
+// nudgeSeat is nudge for a caller who holds mu.
+func (n *Node) nudgeSeat(key events.TurnKey, seq uint64, heard func()) *seat {
 	s := n.turns[key]
 	if s != nil {
 		s.nudged++
@@ -96,23 +100,31 @@ func (n *Node) nudge(key events.TurnKey, seq uint64, heard func()) *seat {
 	return s
 }
 
-// again handles an item of a turn that is in memory here.
-func (n *Node) again(s *seat, d bus.Delivery) {
+// seated handles an item of a turn that is in memory here, and says whether it is.
+func (n *Node) seated(d bus.Delivery) bool {
+	it := d.Item()
 	n.mu.Lock()
-	own := s.delivery.Item().ID == d.Item().ID
-	if own && s.delivery.Reply() != d.Reply() {
+	defer n.mu.Unlock()
+	s := n.turns[it.Turn]
+	if s == nil {
+		return false
+	}
+	own := s.delivery.Item().ID == it.ID
+	var heard func()
+	if first := d.Deliveries() == 1; first && !own {
+		heard = func() { n.ack(d) } // a wake-up
+	}
+	n.nudgeSeat(it.Turn, it.Seq, heard)
+	switch {
+	case own && s.delivery.Reply() != d.Reply():
 		// The claim's own message came back: its earlier ack was late. The newer
 		// delivery is the claim now.
 		s.delivery, s.fresh = d, n.cfg.Steady()
-	}
-	n.mu.Unlock()
-	switch {
-	case own:
-	case d.Deliveries() == 1: // a wake-up, and the actor has heard of it
-		n.ack(d)
+	case own, heard != nil:
 	default: // it may be the claim of a node that owns the turn while this one does not know so yet
 		n.nak(d, backOff)
 	}
+	return true
 }
 
 // history is what the log holds of the turn. The commit that an item carries is
