@@ -112,7 +112,8 @@ type Retrying struct {
 	Attempt int       `json:"attempt"` // the one that failed
 	Class   Class     `json:"class"`
 	Error   *Error    `json:"error,omitempty"`
-	Until   time.Time `json:"until"` // no start before
+	Until   time.Time `json:"until"`             // no start before
+	Effects Effects   `json:"effects,omitempty"` // of that attempt alone; "" means that they are not known
 }
 
 // What a new owner does about an open call.

@@ -32,10 +32,14 @@ var ErrUntold = errors.New("kept, but no node could be told: repeat it")
 type DeskConfig struct {
 	Bus   bus.Bus
 	Local Watcher          // ends of turns that run in this process; nil: there is no node here
+	Boot  string           // of the node in this process, which is asked who it is though it may have no presence; "": there is none
 	Poll  time.Duration    // between looks at a turn that somebody waits for, a backstop; 0 means 2 s
 	Now   func() time.Time // nil means time.Now
 	NewID func() string    // makes ids of commits, traces and turns; nil means ULIDs
 	Log   *slog.Logger     // nil discards
+	// Seen hears of every commit that the desk has appended, with the tools of calls
+	// that some node has let through; nil: nobody does. It must not block.
+	Seen func(s bus.Stored, tools map[int]string)
 }
 
 // Watcher tells the end of turns that a node in this process runs, past the
@@ -68,14 +72,17 @@ func (v View) seq() uint64 {
 type Desk struct {
 	bus   bus.Bus
 	local Watcher
+	boot  string
 	poll  time.Duration
 	now   func() time.Time
 	newID func() string
 	log   *slog.Logger
+	seen  func(bus.Stored, map[int]string)
 
-	waiting waiting
-	inbox   inbox
-	names   names
+	waiting  waiting
+	inbox    inbox
+	standing standing
+	names    names
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -84,8 +91,11 @@ type Desk struct {
 // NewDesk makes a desk. It starts nothing: see Start.
 func NewDesk(c DeskConfig) *Desk {
 	d := &Desk{
-		bus: c.Bus, local: c.Local, poll: cmp.Or(c.Poll, 2*time.Second),
-		now: c.Now, newID: c.NewID, log: c.Log,
+		bus: c.Bus, local: c.Local, boot: c.Boot, poll: cmp.Or(c.Poll, 2*time.Second),
+		now: c.Now, newID: c.NewID, log: c.Log, seen: c.Seen,
+	}
+	if d.seen == nil {
+		d.seen = func(bus.Stored, map[int]string) {}
 	}
 	if d.now == nil {
 		d.now = time.Now
@@ -174,6 +184,7 @@ func (d *Desk) act(ctx context.Context, key events.TurnKey, cmd lifecycle.Comman
 			return v.Turn, d.tell(ctx, v.Turn, v.seq(), d.newID())
 		}
 		t := lifecycle.FoldOn(v.Turn, s.Commit)
+		d.seen(s, heardOf(t))
 		err = d.tell(ctx, t, s.Seq, s.Commit.ID)
 		if err == nil || errors.Is(err, ErrUntold) {
 			d.publish(ctx, t, s)

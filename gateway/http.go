@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // Bounds of a request.
@@ -35,6 +36,7 @@ type APIConfig struct {
 	Tools   func(ctx context.Context, format string) (json.RawMessage, error)
 	Ready   func(ctx context.Context) error // why no turn would be run here now; nil: as long as it serves
 	Metrics *Metrics                        // nil: /metrics is not found
+	Breaker lifecycle.BreakerConfig         // the node's numbers, by which circuits are shown
 	Hosts   []string                        // names this node answers to, besides loopback's
 	Ping    time.Duration                   // between comments on a silent event stream; 0 means 15 s
 	Log     *slog.Logger                    // nil discards
@@ -47,6 +49,7 @@ type API struct {
 	tools   func(context.Context, string) (json.RawMessage, error)
 	ready   func(context.Context) error
 	metrics *Metrics
+	breaker lifecycle.BreakerConfig
 	hosts   []string
 	ping    time.Duration
 	log     *slog.Logger
@@ -57,7 +60,7 @@ type API struct {
 // NewAPI makes the door. Close it to end its event streams.
 func NewAPI(c APIConfig) *API {
 	a := &API{
-		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, hosts: c.Hosts, ping: c.Ping, log: c.Log,
+		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, breaker: c.Breaker, hosts: c.Hosts, ping: c.Ping, log: c.Log,
 		streams: make(chan struct{}, maxStreams), closing: make(chan struct{}),
 	}
 	if a.ping <= 0 {
@@ -90,7 +93,13 @@ func (a *API) routes() []route {
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/approve", a.approve},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/deny", a.deny},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/resolve", a.resolve},
+		{"POST /v1/turns/{trace}/{turn}/calls/{call}/compensate", a.compensate},
 		{"GET /v1/approvals", a.getApprovals},
+		{"GET /v1/nodes", a.getNodes},
+		{"GET /v1/breakers", a.getBreakers},
+		{"GET /v1/breakers/{tool}", a.getBreaker},
+		{"POST /v1/breakers/{tool}/reset", a.resetBreaker},
+		{"POST /v1/breakers/{tool}/open", a.openBreaker},
 		{"GET /v1/tools", a.getTools},
 		{"GET /v1/events", a.getEvents},
 		{"GET /v1/blobs/{digest}", a.getBlob},

@@ -59,6 +59,8 @@ var verdicts = []struct {
 	{lifecycle.ErrCancelled, http.StatusConflict, "cancelled", "Its end was asked for", "nothing more can be approved here"},
 	{lifecycle.ErrEnded, http.StatusConflict, "ended", "It has ended", "GET the turn to see how"},
 	{lifecycle.ErrNothing, http.StatusConflict, "nothing-to-resolve", "There is nothing to resolve", "only an end whose effects are possible can be resolved"},
+	{lifecycle.ErrNoUndo, http.StatusConflict, "nothing-to-undo", "The call cannot be undone", "GET the turn to see how the call ended"},
+	{ErrUndoUnknown, http.StatusConflict, "undo-unknown", "Nobody knows whether it was undone", "look at what the undo would have changed, then POST …/resolve for the undo's call"},
 	{lifecycle.ErrForeign, http.StatusConflict, "newer-release", "The turn holds events of a newer release", "upgrade this node"},
 	{bus.ErrConflict, http.StatusConflict, "busy", "The turn moved on", "try again"},
 	{ErrUntold, http.StatusServiceUnavailable, "untold", "It is kept, but no node could be told", "repeat the request: it is safe"},

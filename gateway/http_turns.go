@@ -118,6 +118,7 @@ type callView struct {
 	Attempt    int             `json:"attempt,omitempty"`
 	Effects    events.Effects  `json:"effects,omitempty"`
 	Resolved   events.Effects  `json:"resolved,omitempty"`
+	Undone     *undoneView     `json:"compensated,omitempty"`
 	Status     events.Status   `json:"status,omitempty"`
 	Code       events.Code     `json:"code,omitempty"`
 	Reason     string          `json:"reason,omitempty"`
@@ -126,6 +127,12 @@ type callView struct {
 	Cancelled  bool            `json:"cancel_requested,omitempty"`
 	Whole      *events.BlobRef `json:"whole,omitempty"` // of an answer that a limit cut
 	Stages     *events.Stages  `json:"stages,omitempty"`
+}
+
+// undoneView is who undid a call, and when.
+type undoneView struct {
+	By events.Principal `json:"by"`
+	At time.Time        `json:"at"`
 }
 
 func viewTurn(v View) turnView {
@@ -143,6 +150,12 @@ func viewTurn(v View) turnView {
 	}
 	for i, c := range t.Calls {
 		out.Calls[i] = viewCall(c, s.Calls[i])
+		if !c.Undone {
+			continue
+		}
+		if e, at := compensatedIn(v, i); e != nil {
+			out.Calls[i].Undone = &undoneView{e.By, at}
+		}
 	}
 	return out
 }
@@ -355,10 +368,11 @@ func (a *API) resolve(w http.ResponseWriter, r *http.Request) error {
 		if in.Effects != events.EffectsNone && in.Effects != events.EffectsDone {
 			return BadRequest(fmt.Sprintf("effects %q", in.Effects), "say none or done")
 		}
-		if err := a.desk.Resolve(r.Context(), call, events.Principal(in.Principal), in.Effects, in.Note); err != nil {
+		out, err := a.desk.Resolve(r.Context(), call, events.Principal(in.Principal), in.Effects, in.Note)
+		if err != nil {
 			return err
 		}
-		ok(w, replied{Status: "resolved"})
+		ok(w, out)
 		return nil
 	})
 }

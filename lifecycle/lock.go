@@ -17,7 +17,7 @@ type Hold struct {
 // value is free.
 type LockState struct {
 	Holds   []Hold `json:"holds,omitempty"`
-	Waiting []Hold `json:"waiting,omitempty"` // exclusive ones that wait: no new shared holder passes them
+	Waiting []Hold `json:"waiting,omitempty"` // exclusive ones that wait, the first one first: nobody new passes them
 }
 
 // LockTTL is the length of a lease; its holder renews it every third of that.
@@ -33,25 +33,26 @@ func (l LockState) at(now time.Time) LockState {
 
 // Take gives the lock to h if it can be had now. A call that holds it already
 // re-enters, whatever boot it is on. Where it cannot be had, an exclusive h is
-// remembered as waiting until its lease ends, so that readers do not starve it.
+// remembered as waiting until its lease ends, and keeps its place while it asks again:
+// neither readers nor the writers of a busier node pass it.
 func (l LockState) Take(now time.Time, h Hold) (next LockState, ok bool) {
 	next = l.at(now)
 	same := func(x Hold) bool { return x.Call == h.Call }
 	others := slices.DeleteFunc(slices.Clone(next.Holds), same)
-	waiting := slices.DeleteFunc(slices.Clone(next.Waiting), same)
-	blocked := slices.ContainsFunc(others, func(x Hold) bool { return x.Exclusive || h.Exclusive })
-	reentry := len(others) != len(next.Holds)
-	if !h.Exclusive && !reentry && len(waiting) > 0 {
-		blocked = true
-	}
-	if blocked {
-		if h.Exclusive {
-			waiting = append(waiting, h)
+	ahead := len(next.Waiting)
+	if h.Exclusive {
+		if ahead = slices.IndexFunc(next.Waiting, same); ahead < 0 {
+			ahead = len(next.Waiting)
+			next.Waiting = append(next.Waiting, h)
 		}
-		next.Waiting = waiting
+		next.Waiting[ahead] = h
+	}
+	reentry := len(others) != len(next.Holds)
+	blocked := slices.ContainsFunc(others, func(x Hold) bool { return x.Exclusive || h.Exclusive })
+	if blocked || !reentry && ahead > 0 {
 		return next, false
 	}
-	return LockState{Holds: append(others, h), Waiting: waiting}, true
+	return LockState{Holds: append(others, h), Waiting: slices.DeleteFunc(next.Waiting, same)}, true
 }
 
 // Free takes the call's hold, and its place among the waiting, away.

@@ -31,3 +31,43 @@ func TestLockRenewedLate(t *testing.T) {
 		t.Errorf("a writer has come and gone: renewed, got %v", next)
 	}
 }
+
+// Writers who wait get the lock in the order in which they were first refused, however
+// often they and others ask; whoever has it enters again past them.
+func TestLockWritersInOrder(t *testing.T) {
+	hold := func(call string, exclusive bool) lifecycle.Hold {
+		return lifecycle.Hold{Call: call, Boot: "boot of " + call, Exclusive: exclusive, Until: start.Add(lifecycle.LockTTL)}
+	}
+	var l lifecycle.LockState
+	ask := func(call string, exclusive, want bool) {
+		t.Helper()
+		next, ok := l.Take(start, hold(call, exclusive))
+		if l = next; ok != want {
+			t.Errorf("%s is given the lock: %v, want %v; it is now %v", call, ok, want, l)
+		}
+	}
+	ask("t/0/0", true, true)
+	for range 3 { // each comes again, the last one most often
+		ask("t/1/0", true, false)
+		ask("t/2/0", true, false)
+		ask("t/2/0", true, false)
+	}
+	ask("t/3/0", false, false)
+	ask("t/0/0", true, true)
+	l = l.Free(start, "t/0/0")
+	ask("t/3/0", false, false)
+	ask("t/2/0", true, false)
+	ask("t/1/0", true, true)
+	l = l.Free(start, "t/1/0")
+	ask("t/3/0", false, false)
+	ask("t/4/0", true, false)
+	l = l.Free(start, "t/2/0") // it has given up waiting
+	ask("t/3/0", false, false)
+	ask("t/4/0", true, true)
+	if l = l.Free(start, "t/4/0"); !l.Empty(start) {
+		t.Errorf("something is left: %v", l)
+	}
+	ask("t/3/0", false, true)
+	ask("t/5/0", true, false)
+	ask("t/3/0", true, true) // nobody else reads: it becomes a writer
+}

@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,34 +14,40 @@ import (
 )
 
 // lockModel is the lock as a child would write it: who holds it until when, and
-// which writers wait until when.
+// which writers stand in line until when.
 type lockModel struct {
-	holds, waits map[string]lifecycle.Hold
+	holds map[string]lifecycle.Hold
+	line  []lifecycle.Hold
 }
 
 func (m *lockModel) expire(now time.Time) {
-	gone := func(_ string, h lifecycle.Hold) bool { return !h.Until.After(now) }
-	maps.DeleteFunc(m.holds, gone)
-	maps.DeleteFunc(m.waits, gone)
+	maps.DeleteFunc(m.holds, func(_ string, h lifecycle.Hold) bool { return !h.Until.After(now) })
+	m.line = slices.DeleteFunc(m.line, func(h lifecycle.Hold) bool { return !h.Until.After(now) })
+}
+
+func (m *lockModel) free(call string) {
+	delete(m.holds, call)
+	m.line = slices.DeleteFunc(m.line, func(h lifecycle.Hold) bool { return h.Call == call })
 }
 
 func (m *lockModel) take(now time.Time, h lifecycle.Hold) bool {
 	m.expire(now)
 	_, again := m.holds[h.Call]
+	place := slices.IndexFunc(m.line, func(x lifecycle.Hold) bool { return x.Call == h.Call })
+	free := again || len(m.line) == 0 || place == 0
 	for _, o := range m.holds {
-		if o.Call != h.Call && (o.Exclusive || h.Exclusive) {
-			if delete(m.waits, h.Call); h.Exclusive {
-				m.waits[h.Call] = h
-			}
-			return false
-		}
+		free = free && (o.Call == h.Call || !o.Exclusive && !h.Exclusive)
 	}
-	delete(m.waits, h.Call)
-	if !h.Exclusive && !again && len(m.waits) > 0 {
-		return false
+	switch {
+	case free:
+		m.free(h.Call)
+		m.holds[h.Call] = h
+	case h.Exclusive && place < 0:
+		m.line = append(m.line, h)
+	case h.Exclusive:
+		m.line[place] = h
 	}
-	m.holds[h.Call] = h
-	return true
+	return free
 }
 
 // Against the dumb model, whatever is asked in whatever order; and an exclusive
@@ -48,7 +55,7 @@ func (m *lockModel) take(now time.Time, h lifecycle.Hold) bool {
 func TestLockAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l lifecycle.LockState
-		m := &lockModel{map[string]lifecycle.Hold{}, map[string]lifecycle.Hold{}}
+		m := &lockModel{holds: map[string]lifecycle.Hold{}}
 		now := start
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 12).Draw(t, "seconds")) * time.Second)
@@ -57,8 +64,7 @@ func TestLockAgainstModel(t *testing.T) {
 			if rapid.IntRange(0, 2).Draw(t, "free") == 0 {
 				l = l.Free(now, call)
 				m.expire(now)
-				delete(m.holds, call)
-				delete(m.waits, call)
+				m.free(call)
 			} else {
 				h := lifecycle.Hold{
 					Call: call, Boot: rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "boot"),
@@ -88,16 +94,16 @@ func sameLock(t *rapid.T, l lifecycle.LockState, m *lockModel, now time.Time) {
 		}
 		return out
 	}
-	held := live(l.Holds)
-	if !maps.Equal(held, m.holds) || !maps.Equal(live(l.Waiting), m.waits) {
-		t.Fatalf("held by %v and waited for by %v, want %v and %v", l.Holds, l.Waiting, m.holds, m.waits)
+	held, gone := live(l.Holds), func(h lifecycle.Hold) bool { return !now.Before(h.Until) }
+	if !maps.Equal(held, m.holds) || !slices.Equal(slices.DeleteFunc(slices.Clone(l.Waiting), gone), m.line) {
+		t.Fatalf("held by %v and waited for by %v, want %v and %v", l.Holds, l.Waiting, m.holds, m.line)
 	}
 	for _, h := range held {
 		if h.Exclusive && len(held) > 1 {
 			t.Fatalf("an exclusive holder is not alone: %v", held)
 		}
 	}
-	if l.Empty(now) != (len(held)+len(m.waits) == 0) {
+	if l.Empty(now) != (len(held)+len(m.line) == 0) {
 		t.Fatalf("empty is %t of %v, %v", l.Empty(now), l.Holds, l.Waiting)
 	}
 }

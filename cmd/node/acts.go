@@ -27,7 +27,7 @@ func (a *app) withDesk(ctx context.Context, do func(*gateway.Desk) error) error 
 	if err != nil {
 		return err
 	}
-	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Log: log})
+	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log})
 	return errors.Join(do(desk), ses.Close())
 }
 
@@ -203,17 +203,55 @@ func (a *app) deny() *cobra.Command {
 // resolve is the verb that says how a call ended whose end is not known.
 func (a *app) resolve() *cobra.Command {
 	var by, note string
-	cmd := a.callAct("resolve TRACE/TURN/CALL none|done", "Say whether a call whose end is unknown had its effect", "resolved", 2, "trace/turn/call, and none or done",
-		func(ctx context.Context, d *gateway.Desk, call events.CallKey, args []string) error {
+	cmd := &cobra.Command{
+		Use: "resolve TRACE/TURN/CALL none|done", Short: "Say whether a call whose end is unknown had its effect",
+		Long: "Say whether a call whose end is unknown had its effect: look first. none frees the call's idempotency key, so that\n" +
+			"the same may be asked for again; done keeps it. What the model was told stays, and the first answer counts.",
+		Args: command.Args(2, 2, "trace/turn/call, and none or done"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			call, err := events.ParseCallKey(args[0])
+			if err != nil {
+				return exit.Misused(err, "name a call as trace/turn/call")
+			}
 			e := events.Effects(args[1])
 			if e != events.EffectsNone && e != events.EffectsDone {
 				return exit.Misused(fmt.Errorf("effects %q", args[1]), "say none: nothing happened; or done: it happened")
 			}
-			return d.Resolve(ctx, call, me(by), e, note)
-		})
+			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
+				r, err := d.Resolve(cmd.Context(), call, me(by), e, note)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(struct {
+						Of string `json:"of"`
+						gateway.Resolution
+					}{call.String(), r})
+				}
+				a.print("%s: resolved: %s\n", call, resolution(r))
+				return nil
+			})
+		},
+	}
 	cmd.Flags().StringVar(&by, "by", "", "`name` of who says so; left out: the user")
 	cmd.Flags().StringVar(&note, "note", "", "a `sentence` for the record")
 	return cmd
+}
+
+// resolution is what a resolution means, in words.
+func resolution(r gateway.Resolution) string {
+	out := "it had its effect"
+	if r.Effects == events.EffectsNone {
+		out = "it had no effect"
+	}
+	out += ", says " + show.Short(r.By.ID, 64)
+	switch r.Key {
+	case gateway.KeyFree:
+		out += "; its idempotency key is free: the same may be asked for again"
+	case gateway.KeyTaken:
+		out += "; its idempotency key stays taken: the same call again gets this one's answer, and does not run"
+	}
+	return out
 }
 
 // inbox is the verb that shows what waits for a person.
@@ -305,7 +343,7 @@ func (a *app) runTail(ctx context.Context, at events.Position, now bool, f gatew
 			}
 			at, now = head, false
 		}
-		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Log: log})
+		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log})
 		return d.Events(ctx, at, f, follow, func(e gateway.FeedEvent) error {
 			at = e.Position
 			if e.Notice == "" {

@@ -58,11 +58,28 @@ func detail(e events.Event) string {
 		return e.Why + ended(e.Outcome)
 	case *events.LateResult:
 		return "" // it changed nothing any more
+	case *events.Resolved:
+		return byWhom("effects "+string(e.Effects)+", ", e.By, e.Note)
+	case *events.Compensated:
+		return byWhom("", e.By, e.Result.Text.Text)
+	case *events.CancelRequested:
+		return byWhom("", e.By, e.Reason)
+	case *events.TurnCancelRequested:
+		return byWhom("", e.By, e.Reason)
 	}
 	if o := events.OutcomeOf(e); o != nil {
 		return strings.TrimPrefix(ended(*o), ", ")
 	}
 	return ""
+}
+
+// byWhom is who did something, and their words.
+func byWhom(what string, by events.Principal, words string) string {
+	out := what + "by " + show.Short(by.ID, 40)
+	if words != "" {
+		out += ": " + show.Short(words, 120)
+	}
+	return out
 }
 
 // tell is the whole of what a person is asked, on one line.

@@ -116,7 +116,7 @@ func (s *settings) asNode() error {
 
 // explain asks the gates that need no state, in their order.
 func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explained, error) {
-	registry, err := s.registry()
+	registry, err := s.plainRegistry()
 	if err != nil {
 		return explained{}, err
 	}
@@ -127,7 +127,7 @@ func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explain
 	if turn.Workspace, err = s.directory(); err != nil {
 		return explained{}, err
 	}
-	gates := actors.Gates{Registry: registry, Authorizer: policy.Default(), Allow: allow, Network: s.network}
+	gates := actors.Gates{Registry: registry, Authorizer: authorizer(), Allow: allow, Network: s.network}
 	if turn.Mode != events.ModeRead && turn.Mode != events.ModeWrite {
 		return explained{}, exit.Misused(fmt.Errorf("mode %q", turn.Mode), "use read_only or write")
 	}

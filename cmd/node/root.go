@@ -19,7 +19,7 @@ import (
 
 // Exit codes beside those of every command.
 const (
-	exitNotEnded   = 4 // submit: the turn has not ended in the time given
+	exitNotEnded   = 4 // submit, compensate: the turn has not ended in the time given
 	exitDurability = 5 // serve: a sync failed, and nothing can be promised any more
 )
 
@@ -28,7 +28,7 @@ const exitHelp = `Exit codes:
   1  what was asked for could not be done
   2  the command line, the configuration or the input is wrong
   3  the log cannot be reached, or the data directory cannot be used
-  4  submit: the turn has not ended in the time given; it goes on
+  4  submit, compensate: the turn has not ended in the time given; it goes on
   5  serve: durability is lost; look at the disk
 A second SIGINT or SIGTERM ends the process at once.`
 
@@ -72,7 +72,8 @@ func (a *app) root() command.Root {
 			"Settings come from flags, else from SLUICE_… in the environment, else from the file that --config names.\n\n" + exitHelp,
 		Flags: a.set.storeFlags, Complete: a.set.complete, JSON: &a.json,
 		Verbs: []func() *cobra.Command{
-			a.serve, a.submit, a.tail, a.cancel, a.approve, a.deny, a.resolve, a.inbox, a.tools, a.explain, a.demo, a.config, a.version,
+			a.serve, a.submit, a.tail, a.cancel, a.approve, a.deny, a.resolve, a.compensate, a.inbox, a.nodes, a.breaker, a.tools,
+			a.explain, a.demo, a.config, a.version,
 		},
 	}
 }
@@ -103,6 +104,10 @@ func hint(err error) string {
 		return "sluice-node tail --from start --follow=false shows what is there"
 	case errors.Is(err, lifecycle.ErrDifferent):
 		return "leave --turn out to have a new id made"
+	case errors.Is(err, lifecycle.ErrNoUndo), errors.Is(err, lifecycle.ErrNothing):
+		return "sluice-replay show tells how a call stands"
+	case errors.Is(err, gateway.ErrUndoUnknown):
+		return "sluice-node resolve says how it ended; then ask for the undo again"
 	case errors.Is(err, lifecycle.ErrNotAsking), errors.Is(err, lifecycle.ErrHash), errors.Is(err, lifecycle.ErrEnded):
 		return "sluice-node inbox shows what waits for a person"
 	case errors.Is(err, bus.ErrUnavailable), errors.Is(err, bus.ErrUncertain):

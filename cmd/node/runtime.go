@@ -21,7 +21,6 @@ import (
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
-	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -78,7 +77,12 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err != nil {
 		return nil, err
 	}
-	registry, err := s.registry()
+	var seen later
+	registry, err := s.registry(actors.UndoConfig{Bus: ses.Bus, Workspace: workspace, Now: ses.Now, Log: log, Seen: &seen})
+	if err != nil {
+		return nil, err
+	}
+	kept, registry, err := hooked(ses.Bus, registry) // as they are, but in a build for tests
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +97,12 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		Running:  func() (int, int) { return n.actors.Running() },
 		Sync:     ses.Bus.Barrier().Mode(), Version: command.Version(),
 	})
+	seen.Observer = n.metrics
 	n.actors, err = actors.New(actors.Config{
-		Bus: ses.Bus, Registry: registry, Authorizer: policy.Default(), Boot: n.boot, Name: s.nodeName(), Workspace: workspace,
+		Bus: kept, Registry: registry, Authorizer: authorizer(), Boot: n.boot, Name: s.nodeName(), Version: command.Version(), Workspace: workspace,
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
-		Breaker: s.breaker(), Log: log, Seen: n.metrics,
+		Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
+		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: s.retention,
 	})
 	if err != nil {
 		return nil, err
@@ -105,10 +111,14 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err := n.actors.Start(own); err != nil {
 		return nil, err
 	}
-	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Local: localEnds{n.actors}, Log: log})
+	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: kept, Boot: n.boot, Local: localEnds{n.actors}, Now: ses.Now, Log: log, Seen: n.metrics.Committed})
 	n.desk.Start(own)
+	ses.KeepTime(own, log)
 	return n, nil
 }
+
+// later is an observer that is known only after who tells it: BEFORE anything runs.
+type later struct{ actors.Observer }
 
 func (s *settings) nodeName() string {
 	if s.name != "" {
@@ -132,7 +142,7 @@ func (n *node) stop(ctx context.Context) error {
 func (n *node) circuits(c lifecycle.BreakerConfig) (map[string]string, error) {
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
-	open, err := actors.OpenTools(ctx, n.ses.Bus.Cells(), c, time.Now(), names(n.registry))
+	open, err := actors.OpenTools(ctx, n.ses.Bus.Cells(), c, n.ses.Now(), names(n.registry))
 	out := make(map[string]string)
 	for tool := range open {
 		out[tool] = string(lifecycle.BreakerOpen)
@@ -151,7 +161,7 @@ func names(r *tools.Registry) []string {
 // list is the tool list for a provider, without the tools whose circuit is open.
 func (n *node) list(c lifecycle.BreakerConfig) func(context.Context, string) (json.RawMessage, error) {
 	return func(ctx context.Context, format string) (json.RawMessage, error) {
-		open, err := actors.OpenTools(ctx, n.ses.Bus.Cells(), c, time.Now(), names(n.registry))
+		open, err := actors.OpenTools(ctx, n.ses.Bus.Cells(), c, n.ses.Now(), names(n.registry))
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -107,8 +108,9 @@ type serving struct {
 	address string // of HTTP; "" where there is none
 
 	leaving atomic.Bool        // it drains
-	shut    context.CancelFunc // closes the door
+	shut    context.CancelFunc // closes the door, and ends the look around
 	ended   chan error         // what the door's end was
+	wg      sync.WaitGroup     // the look around
 }
 
 // startServing opens the log, starts a node and opens the door on l, which may be nil.
@@ -134,12 +136,13 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	out := &serving{set: s, log: log, ses: ses, node: n, ended: make(chan error, 1)}
 	own, shut := context.WithCancel(context.WithoutCancel(ctx))
 	out.shut = shut
+	out.wg.Go(func() { s.lookAround(own, n.desk, log) })
 	if l == nil {
 		return out, out.announce()
 	}
 	out.address = "http://" + l.Addr().String()
 	api := gateway.NewAPI(gateway.APIConfig{
-		Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Hosts: s.hosts, Log: log, Ready: out.ready,
+		Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Breaker: s.breaker(), Hosts: s.hosts, Log: log, Ready: out.ready,
 	})
 	go func() { out.ended <- api.Serve(own, l, s.drain) }()
 	return out, out.announce()
@@ -210,6 +213,7 @@ func (s *serving) close(ctx context.Context) error {
 	if s.address != "" {
 		err = errors.Join(err, <-s.ended)
 	}
+	s.wg.Wait()
 	s.node.desk.Stop()
 	return errors.Join(err, s.ses.Close())
 }

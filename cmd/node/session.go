@@ -36,13 +36,13 @@ func (s *settings) open(ctx context.Context, log *slog.Logger, make bool) (*sess
 	case found && running.URL == "":
 		return nil, exit.Unusable(session.Silent(running, s.Data), "")
 	case found:
-		return s.OpenRunning(ctx, running, jetlog.Config{Replicas: 1, Retention: s.retention, Log: log})
+		return s.OpenRunning(ctx, running, jetlog.Config{Replicas: 1, Retention: s.retention, AckWait: s.ackWait, Log: log})
 	}
 	return s.openEmbedded(ctx, log)
 }
 
 func (s *settings) openNATS(ctx context.Context, log *slog.Logger) (*session.Session, error) {
-	conf, err := s.Dial(ctx, jetlog.Config{Replicas: s.replicas, Retention: s.retention, Log: log})
+	conf, err := s.Dial(ctx, jetlog.Config{Replicas: s.replicas, Retention: s.retention, AckWait: s.ackWait, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *settings) openEmbedded(ctx context.Context, log *slog.Logger) (*session
 	if err := s.listenAt(&sc); err != nil {
 		return nil, err
 	}
-	ses, err := session.OpenEmbedded(ctx, sc, jetlog.Config{Retention: s.retention, Log: log})
+	ses, err := session.OpenEmbedded(ctx, sc, jetlog.Config{Retention: s.retention, AckWait: s.ackWait, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ type settings struct {
 	hosts, placements                                      []string
 	room, replicas, breakerFailures                        int
 	drain, approval, breakerWindow, retention              time.Duration
+	ackWait, keyRetention                                  time.Duration
+	presence                                               spanOrOff
 	fixtures, network                                      bool
 	ledger                                                 string
 	logLevel, logFormat                                    string
@@ -66,11 +68,20 @@ func (s *settings) nodeFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.room, "room", 512, "turns at once")
 	f.DurationVar(&s.drain, "drain", 10*time.Second, "how long running attempts may take to end at a stop")
 	f.DurationVar(&s.approval, "approval", 24*time.Hour, "how long a person has to answer")
-	f.IntVar(&s.breakerFailures, "breaker-failures", 3, "consecutive failures of availability that open a tool's circuit")
-	f.DurationVar(&s.breakerWindow, "breaker-window", 300*time.Second, "how long an open circuit stays open")
+	s.breakerFlags(f)
+	f.DurationVar(&s.ackWait, "ack-wait", 15*time.Second, "how long a turn stays with a node of which nothing is heard, 2s to 10m; the same on all nodes of a log")
+	s.presence.span = 3 * time.Second
+	f.Var(&s.presence, "presence", "after how long without a sign of life others take a node for dead, 1s to 1m; off: then ack-wait alone counts")
+	f.DurationVar(&s.keyRetention, "key-retention", 720*time.Hour, "how long an idempotency key is remembered; shorter than --retention")
 	f.StringVar(&s.name, "name", "", "`name` of this node, for people; left out: host and process")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
+}
+
+// breakerFlags say when circuits open, and for how long.
+func (s *settings) breakerFlags(f *pflag.FlagSet) {
+	f.IntVar(&s.breakerFailures, "breaker-failures", 3, "consecutive failures of availability that open a tool's circuit")
+	f.DurationVar(&s.breakerWindow, "breaker-window", 300*time.Second, "how long an open circuit stays open")
 }
 
 // toolFlags say what can be called, and by whom.
@@ -130,6 +141,9 @@ func (s *settings) complete(f *pflag.FlagSet) error {
 			errs = append(errs, fill(flag, file[name], s.file+": "+name))
 		}
 	})
+	if f.Lookup("ack-wait") != nil && len(errs) == 0 {
+		errs = s.bounds()
+	}
 	if err := errors.Join(errs...); err != nil {
 		return exit.Misused(err, "sluice-node config shows the settings and where they come from")
 	}

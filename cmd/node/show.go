@@ -38,6 +38,12 @@ func (s *sink) write(text string) {
 	}
 }
 
+// Write is io.Writer's, for what lays out columns.
+func (s *sink) Write(b []byte) (int, error) {
+	s.write(string(b))
+	return len(b), s.failed()
+}
+
 // failed is the first error, nil if there was none.
 func (s *sink) failed() error {
 	s.mu.Lock()

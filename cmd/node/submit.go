@@ -166,7 +166,7 @@ func (s *settings) noNodeFlags() error {
 // and no other is there.
 func (a *app) desk(ctx context.Context, ses *session.Session, run bool, log *slog.Logger) (d *gateway.Desk, stop func() error, err error) {
 	if ses.Server == nil || !run {
-		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Log: log})
+		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log})
 		d.Start(context.WithoutCancel(ctx))
 		return d, func() error { d.Stop(); return nil }, nil
 	}

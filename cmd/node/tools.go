@@ -20,6 +20,8 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/fixture"
 	"github.com/sluice-run/sluice/tools/fs"
@@ -27,8 +29,9 @@ import (
 )
 
 // registry is every tool that a node has: to add one, write its package and a
-// row here.
-func (s *settings) registry() (*tools.Registry, error) {
+// row here. u is what undoing works with, but for the registry; it is empty where the
+// tools are only looked at.
+func (s *settings) registry(u actors.UndoConfig) (*tools.Registry, error) {
 	families := []func() ([]tools.Tool, error){
 		fs.Tools,
 		func() ([]tools.Tool, error) { return one(shell.New(shell.Config{})) },
@@ -44,8 +47,19 @@ func (s *settings) registry() (*tools.Registry, error) {
 			err = errors.Join(err, r.Add(t))
 		}
 	}
-	return r, err
+	u.Registry = r
+	undo, uerr := actors.NewUndo(u)
+	if uerr != nil {
+		return r, errors.Join(err, uerr)
+	}
+	return r, errors.Join(err, r.Add(undo))
 }
+
+// plainRegistry is the registry of a process that runs nothing.
+func (s *settings) plainRegistry() (*tools.Registry, error) { return s.registry(actors.UndoConfig{}) }
+
+// authorizer is the default policy, with the rule for undoing.
+func authorizer() policy.Authorizer { return append(policy.New(policy.Config{}), actors.UndoRule()) }
 
 func one(t tools.Tool, err error) ([]tools.Tool, error) { return []tools.Tool{t}, err }
 
@@ -86,11 +100,12 @@ func (s *settings) allowlists() (func(principal string) []string, error) {
 	}, nil
 }
 
-// toolList renders the tools that are not open for a provider.
+// toolList renders the tools that are not open for a provider. To undo calls is for
+// people: no model is shown how.
 func toolList(r *tools.Registry, open map[string]bool, format string) (json.RawMessage, error) {
 	var list []tools.Tool
 	for _, t := range r.List() {
-		if !open[t.Name] {
+		if !open[t.Name] && t.Name != lifecycle.UndoTool {
 			list = append(list, t)
 		}
 	}
@@ -135,7 +150,7 @@ func (a *app) tools() *cobra.Command {
 }
 
 func (a *app) toolList(ctx context.Context, format string) (json.RawMessage, error) {
-	r, err := a.set.registry()
+	r, err := a.set.plainRegistry()
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +175,7 @@ func (a *app) toolList(ctx context.Context, format string) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	open, err = actors.OpenTools(ctx, ses.Bus.Cells(), a.set.breaker(), time.Now(), names(r))
+	open, err = actors.OpenTools(ctx, ses.Bus.Cells(), a.set.breaker(), ses.Now(), names(r))
 	if err = errors.Join(err, ses.Close()); err != nil {
 		return nil, err
 	}

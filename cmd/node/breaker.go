@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// breaker is the verb that shows circuits, and turns them.
+func (a *app) breaker() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "breaker", Short: "Show the tools' circuit breakers, close one, or switch a tool off", Args: command.Args(0, 0, "none, or one of list, show, reset, open"),
+		Long: "Show the tools' circuit breakers, which all nodes share. Without more it lists every circuit that is not closed, and\n" +
+			"those that have been open or have failures; a tool that is not listed never failed.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.breakerList(cmd.Context()) },
+	}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "List the circuits", Args: command.Args(0, 0, "none"),
+			RunE: func(cmd *cobra.Command, _ []string) error { return a.breakerList(cmd.Context()) },
+		},
+		a.breakerShow(), a.breakerReset(), a.breakerOpen(),
+	)
+	a.set.breakerFlags(cmd.PersistentFlags())
+	return cmd
+}
+
+// withCircuits is withDesk for circuits: with the numbers of the nodes that run, by
+// which a circuit's times are shown, else with those of the settings.
+func (a *app) withCircuits(ctx context.Context, do func(*gateway.Desk, lifecycle.BreakerConfig) error) error {
+	return a.withDesk(ctx, func(d *gateway.Desk) error {
+		crew, err := d.Crew(ctx, gateway.CrewOptions{})
+		if err != nil {
+			return err
+		}
+		numbers := a.set.breaker()
+		for _, n := range crew.Nodes {
+			if n.Says != nil {
+				numbers.Failures, numbers.Window = n.Says.Failures, time.Duration(n.Says.WindowMS)*time.Millisecond
+				break
+			}
+		}
+		return do(d, numbers)
+	})
+}
+
+func (a *app) breakerList(ctx context.Context) error {
+	return a.withCircuits(ctx, func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
+		list, err := d.Circuits(ctx, c)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(map[string]any{"breakers": list})
+		}
+		if len(list) == 0 {
+			a.note("every circuit is closed, and no tool has failures")
+			return nil
+		}
+		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "TOOL\tSTATE\tFAILURES\tUNTIL\tPROBE\tWHY") // the sink keeps the first error
+		for _, one := range list {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", show.Short(one.Tool, 64), one.State, one.Failures, clock(one.Until), probeOf(one), whyOpen(one))
+		}
+		return errors.Join(w.Flush(), a.out.failed())
+	})
+}
+
+// clock is a time for a person; "-" for none.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format(time.RFC3339)
+}
+
+func probeOf(c gateway.Circuit) string {
+	if c.Probe == "" {
+		return "-"
+	}
+	return show.Short(c.Probe, 140) + " on " + show.Short(c.Boot, 64)
+}
+
+// whyOpen is why a circuit is not closed.
+func whyOpen(c gateway.Circuit) string {
+	switch {
+	case c.State == lifecycle.BreakerClosed:
+		return "-"
+	case c.By != "" && c.Reason != "":
+		return "switched off by " + show.Short(c.By, 64) + ": " + show.Short(c.Reason, 300)
+	case c.By != "":
+		return "switched off by " + show.Short(c.By, 64)
+	}
+	return "failures"
+}
+
+func (a *app) breakerShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show TOOL", Short: "Show one tool's circuit", Args: command.Args(1, 1, "a tool"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withCircuits(cmd.Context(), func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
+				one, err := d.Circuit(cmd.Context(), c, args[0])
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(one)
+				}
+				a.print("tool      %s\nstate     %s\nfailures  %d of %d\nopened    %s\nuntil     %s\nprobe     %s\nwhy       %s\n",
+					show.Short(one.Tool, 64), one.State, one.Failures, c.Opens(), clock(one.OpenedAt), clock(one.Until), probeOf(one), whyOpen(one))
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) breakerReset() *cobra.Command {
+	return &cobra.Command{
+		Use: "reset TOOL", Short: "Close a tool's circuit now, and forget its failures", Args: command.Args(1, 1, "a tool"),
+		Long: "Close a tool's circuit now, in the whole cluster, and forget its failures: once its other side is mended.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withCircuits(cmd.Context(), func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
+				was, err := d.ResetCircuit(cmd.Context(), c, args[0])
+				if err != nil {
+					return err
+				}
+				s := gateway.SwitchedOff(was)
+				if s.Status == "already_closed" {
+					return a.say(s, "%s: was closed already, without failures\n", args[0])
+				}
+				return a.say(s, "%s: closed; it was %s, with %d failures\n", args[0], was.State, was.Failures)
+			})
+		},
+	}
+}
+
+func (a *app) breakerOpen() *cobra.Command {
+	var off time.Duration
+	var by, reason string
+	cmd := &cobra.Command{
+		Use: "open TOOL --for DURATION", Short: "Switch a tool off for a while", Args: command.Args(1, 1, "a tool"),
+		Long: "Switch a tool off for a while, in the whole cluster: its calls are denied with CIRCUIT_OPEN, and it leaves the list of\n" +
+			"tools. What runs already goes on. After that time one call is let through as a probe, as after any failure.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if off == 0 {
+				return exit.Misused(errors.New("--for is missing"), "say for how long, for example --for 10m")
+			}
+			return a.withCircuits(cmd.Context(), func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
+				was, err := d.OpenCircuit(cmd.Context(), c, args[0], off, me(by), reason)
+				if err != nil {
+					return err
+				}
+				return a.say(gateway.Switched{Tool: args[0], Status: "open", Was: was}, "%s: open for %v; it was %s\n", args[0], off, was.State)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&off, "for", 0, "how long: 1s to 720h")
+	f.StringVar(&by, "by", "", "`name` of who says so; left out: the user")
+	f.StringVar(&reason, "reason", "", "a `sentence` for whoever looks at it")
+	return cmd
+}

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// getNodes is GET /v1/nodes: who is there, and who has what.
+func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
+	q, err := query(r, "turns", "log")
+	if err != nil {
+		return err
+	}
+	o := CrewOptions{Log: true}
+	for name, into := range map[string]*bool{"turns": &o.Turns, "log": &o.Log} {
+		if v := q[name]; len(v) > 0 {
+			if *into, err = strconv.ParseBool(v[len(v)-1]); err != nil {
+				return BadRequest(fmt.Sprintf("%s=%s", name, v[len(v)-1]), "say true or false")
+			}
+		}
+	}
+	crew, err := a.desk.Crew(r.Context(), o)
+	if err != nil {
+		return err
+	}
+	ok(w, crew)
+	return nil
+}
+
+// getBreakers is GET /v1/breakers: all circuits that the cluster has a cell of.
+func (a *API) getBreakers(w http.ResponseWriter, r *http.Request) error {
+	list, err := a.desk.Circuits(r.Context(), a.breaker)
+	if err != nil {
+		return err
+	}
+	ok(w, struct {
+		Breakers []Circuit `json:"breakers"`
+	}{list})
+	return nil
+}
+
+// getBreaker is GET /v1/breakers/{tool}.
+func (a *API) getBreaker(w http.ResponseWriter, r *http.Request) error {
+	c, err := a.desk.Circuit(r.Context(), a.breaker, r.PathValue("tool"))
+	if err != nil {
+		return err
+	}
+	ok(w, c)
+	return nil
+}
+
+// Switched answers what was done to a circuit.
+type Switched struct {
+	Tool   string  `json:"tool"`
+	Status string  `json:"status"` // closed, already_closed or open
+	Was    Circuit `json:"was"`
+}
+
+// SwitchedOff is the answer to a reset of a circuit that was as it was.
+func SwitchedOff(was Circuit) Switched {
+	s := Switched{Tool: was.Tool, Status: "closed", Was: was}
+	if was.OpenedAt.IsZero() && was.Failures == 0 {
+		s.Status = "already_closed"
+	}
+	return s
+}
+
+// resetBreaker is POST /v1/breakers/{tool}/reset.
+func (a *API) resetBreaker(w http.ResponseWriter, r *http.Request) error {
+	if err := decodeOptional(w, r, &struct{}{}); err != nil {
+		return err
+	}
+	was, err := a.desk.ResetCircuit(r.Context(), a.breaker, r.PathValue("tool"))
+	if err != nil {
+		return err
+	}
+	ok(w, SwitchedOff(was))
+	return nil
+}
+
+// openBreaker is POST /v1/breakers/{tool}/open: a person switches a tool off.
+func (a *API) openBreaker(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Principal Who    `json:"principal,omitzero"`
+		ForMS     int64  `json:"for_ms"`
+		Reason    string `json:"reason,omitempty"`
+	}
+	if err := decodeOptional(w, r, &in); err != nil {
+		return err
+	}
+	if in.ForMS < MinOff.Milliseconds() || in.ForMS > MaxOff.Milliseconds() {
+		return BadRequest(fmt.Sprintf("for_ms %d", in.ForMS), fmt.Sprintf("say for how long: %d to %d milliseconds", MinOff.Milliseconds(), MaxOff.Milliseconds()))
+	}
+	was, err := a.desk.OpenCircuit(r.Context(), a.breaker, r.PathValue("tool"), time.Duration(in.ForMS)*time.Millisecond, events.Principal(in.Principal), in.Reason)
+	if err != nil {
+		return err
+	}
+	ok(w, Switched{Tool: was.Tool, Status: "open", Was: was})
+	return nil
+}
+
+// compensate is POST …/calls/{call}/compensate. It answers 202 with the undo's call
+// once that is durable, or 200 with what became of it if it ended within wait_ms.
+func (a *API) compensate(w http.ResponseWriter, r *http.Request) error {
+	call, err := callOf(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		Principal Who    `json:"principal,omitzero"`
+		Reason    string `json:"reason,omitempty"`
+		WaitMS    int64  `json:"wait_ms,omitempty"`
+	}
+	if err := decodeOptional(w, r, &in); err != nil {
+		return err
+	}
+	if in.WaitMS < 0 || in.WaitMS > MaxWait.Milliseconds() {
+		return BadRequest(fmt.Sprintf("wait_ms %d", in.WaitMS), fmt.Sprintf("say 0 to %d", MaxWait.Milliseconds()))
+	}
+	ctx, stop := a.until(r)
+	defer stop()
+	u := Undo{Call: call, By: events.Principal(in.Principal), Reason: in.Reason, Wait: time.Duration(in.WaitMS) * time.Millisecond}
+	out, err := a.desk.Compensate(ctx, u)
+	switch {
+	case err != nil:
+		return err
+	case out.Status == UndoneNotYet:
+		writeJSON(w, http.StatusAccepted, "application/json", out)
+	default:
+		ok(w, out)
+	}
+	return nil
+}
