@@ -95,8 +95,8 @@ type Invocation struct {
 	// somebody else may have them by now, any other error where nobody can say. A tool
 	// that can ask asks right before its effect, since a process that was stopped for a
 	// while does not know. nil: there is nothing to ask. It takes a millisecond or so.
-	Fence func(ctx context.Context) error
-	Context   json.RawMessage // shared context of the trace as the turn began: a JSON object, nil if there is none
+	Fence   func(ctx context.Context) error
+	Context json.RawMessage // shared context of the trace as the turn began: a JSON object, nil if there is none
 	// Progress tells how far the attempt is. It never blocks, and drops what
 	// comes too fast. Never nil.
 	Progress func(events.Progress)

@@ -23,6 +23,7 @@ func ExampleNew() {
 	fmt.Println(r.Class, *r.Exit, r.Confirmed, r.Result.Error.Message)
 	// Output:
 	// hi
+	// [ended, because the command left it running: sleep]
 	// tool 3 true exit status 3
 }
 

@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/shell/family"
 )
 
 // errTimeout is the cause of a context that ended because of timeout_ms.
@@ -36,15 +38,15 @@ func run(ctx context.Context, in tools.Invocation, args Args, c Config) (events.
 	defer stop()
 	grace := c.Kill + 3*c.Sweep + settle
 	tools.Tell(outer, tools.Ending{Grace: grace})
-	j, err := start(c, in, args.Command, line.Reads)
+	j, err := start(ctx, c, in, args.Command, line.Reads, wall+grace)
 	if err != nil {
 		return events.Result{}, err
 	}
-	tools.Tell(outer, tools.Ending{Grace: grace, Pids: []int{j.cmd.Process.Pid}})
+	tools.Tell(outer, tools.Ending{Grace: grace, Pids: []int{j.family.First()}})
 	forced := j.wait(ctx)
-	swept, left := j.family.sweep(c.Sweep)
-	ended := j.finish(len(left) == 0)
-	end := j.ending(ended, left)
+	swept, left := j.family.Sweep(c.Sweep)
+	j.finish(len(left) == 0)
+	end := j.ending(left)
 	tools.Tell(outer, end)
 	return j.answer(end, swept, forced, wall)
 }
@@ -52,80 +54,33 @@ func run(ctx context.Context, in tools.Invocation, args Args, c Config) (events.
 // job is one bash and what it started.
 type job struct {
 	c      Config
-	cmd    *exec.Cmd
-	family *family
+	family *family.Family
 	out    *tools.Capture
-	stdout *pipe // standard output and errors
-	life   *pipe // held open by all that descends from bash and does not close what it was not told of
-}
-
-// pipe is our end of a pipe that a command holds.
-type pipe struct {
-	file *os.File
-	eof  chan struct{} // closed once nothing holds the other end, or it was released
-}
-
-// newPipe is a pipe whose other end is for the command.
-func newPipe() (ours *pipe, theirs *os.File, err error) {
-	r, w, err := os.Pipe()
-	return &pipe{file: r, eof: make(chan struct{})}, w, err
-}
-
-// read takes what comes until nothing holds the other end, or it is released.
-func (p *pipe) read(take func([]byte)) {
-	defer close(p.eof)
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := p.file.Read(buf)
-		take(buf[:n])
-		if err != nil {
-			return
-		}
-	}
-}
-
-// release ends read, whatever still holds the other end.
-func (p *pipe) release() {
-	_ = p.file.SetReadDeadline(time.Unix(1, 0))
-	<-p.eof
-	_ = p.file.Close()
+	stdout *family.Pipe // standard output and errors
 }
 
 // start starts bash. Its errors are for the model: nothing ran.
-func start(c Config, in tools.Invocation, line string, reads bool) (*job, error) {
+func start(ctx context.Context, c Config, in tools.Invocation, line string, reads bool, limit time.Duration) (*job, error) {
 	bash, err := locate(c.Shell)
 	if err != nil {
 		return nil, notStarted(err)
 	}
-	stdout, w, err := newPipe()
+	stdout, w, err := family.NewPipe()
 	if err != nil {
 		return nil, notStarted(err)
 	}
 	defer w.Close()
-	life, held, err := newPipe()
-	if err != nil {
-		stdout.file.Close()
-		return nil, notStarted(err)
-	}
-	defer held.Close()
 	marker := fmt.Sprintf("%s/%d/%s", in.Call, in.Attempt, rand.Text())
-	cmd := exec.Command(bash, "--noprofile", "--norc", "-c", line)
-	cmd.Dir = in.Workspace
-	cmd.Env = environment(c, in, marker, reads)
-	cmd.Stdout, cmd.Stderr = w, w // one pipe: the order is the commands' own
-	detach(cmd, held)
-	if err := cmd.Start(); err != nil {
-		stdout.file.Close()
-		life.file.Close()
+	f, err := family.Start(ctx, family.Launch{
+		Path: bash, Args: []string{bash, "--noprofile", "--norc", "-c", line}, Dir: in.Workspace,
+		Env: environment(c, in, marker, reads), Mark: Marker + "=" + marker, Limit: limit, Grace: c.Kill,
+	}, w, stdout)
+	if err != nil {
+		stdout.Close()
 		return nil, notStarted(err)
 	}
-	j := &job{
-		c: c, cmd: cmd, stdout: stdout, life: life,
-		out:    tools.NewCapture(c.Output, tools.KeepBoth),
-		family: newFamily(cmd, marker, stdout, life),
-	}
-	go stdout.read(j.take(in.Progress)) // joined by finish
-	go life.read(func([]byte) {})       // joined by finish
+	j := &job{c: c, family: f, stdout: stdout, out: tools.NewCapture(c.Output, tools.KeepBoth)}
+	go stdout.Read(j.take(in.Progress)) // joined by finish
 	return j, nil
 }
 
@@ -176,72 +131,52 @@ func lastLine(b []byte) string {
 }
 
 // wait returns once bash has ended, or has been told to by the end of ctx. In
-// the second case it says why.
-func (j *job) wait(ctx context.Context) error {
+// the second case it says why. What bash has left is asked to end in either case.
+func (j *job) wait(ctx context.Context) (forced error) {
 	select {
-	case <-j.family.exited:
-		within(j.c.Linger, j.stdout.eof)
-		return nil
+	case <-j.family.Exited():
+		if j.family.Linger(j.c.Linger) {
+			return nil
+		}
 	case <-ctx.Done():
+		forced = context.Cause(ctx)
 	}
-	j.family.terminate(j.c.Kill)
-	return context.Cause(ctx)
+	j.family.Terminate(j.c.Kill)
+	return forced
 }
 
-// finish releases the pipes and bash's entry in the table of processes, and says
-// whether bash has ended.
-func (j *job) finish(confirmed bool) bool {
+// finish releases the pipe, and what watched over bash.
+func (j *job) finish(confirmed bool) {
 	patience := time.Duration(0)
-	if confirmed { // then nothing holds the pipes and bash is dead: to hear of it takes a moment, or more on a slow machine
+	if confirmed { // then nothing holds the pipe and bash is dead: to hear of it takes a moment, or more on a slow machine
 		patience = j.c.Sweep
 	}
-	within(patience, j.stdout.eof)
-	j.stdout.release()
-	j.life.release()
-	return j.family.release(patience)
-}
-
-// within waits for done, but no longer than d.
-func within(d time.Duration, done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-done:
-		return true
-	case <-t.C:
-		return false
-	}
+	family.Within(patience, j.stdout.EOF())
+	j.stdout.Release()
+	j.family.Release(patience)
 }
 
 // ending is what the runtime should know.
-func (j *job) ending(ended bool, left []int) tools.Ending {
+func (j *job) ending(left []int) tools.Ending {
 	size, _ := j.out.Total()
 	e := tools.Ending{Output: size, Pids: left}
-	if !ended {
-		return e
-	}
-	if e.Signal = signalName(j.cmd.ProcessState); e.Signal == "" {
-		code := j.cmd.ProcessState.ExitCode()
-		e.Exit = &code
-	}
+	e.Exit, e.Signal = j.family.Ending()
 	return e
 }
 
 // answer is the result, or the failure with the output beside it.
-func (j *job) answer(e tools.Ending, swept int, forced error, wall time.Duration) (events.Result, error) {
+func (j *job) answer(e tools.Ending, s family.Swept, forced error, wall time.Duration) (events.Result, error) {
 	size, lines := j.out.Total()
 	r := events.Result{
 		Status: events.Success,
 		Text:   events.Body{Text: j.out.Text()},
 		Stats:  events.Stats{Bytes: size, Lines: lines},
 	}
-	if swept > 0 {
-		r.Stats.More = map[string]int64{"swept": int64(swept)}
+	if s.N > 0 {
+		r.Stats.More = map[string]int64{"swept": int64(s.N)}
+	}
+	if forced == nil {
+		r.Text.Text = noted(r.Text.Text, s, e.Pids)
 	}
 	fail := &tools.Error{Code: events.ExecutionError, Class: events.ClassTool, Effects: events.EffectsDone, Result: &r}
 	switch {
@@ -256,12 +191,37 @@ func (j *job) answer(e tools.Ending, swept int, forced error, wall time.Duration
 	case e.Exit == nil:
 		fail.Class, fail.Effects = events.ClassUnavailable, events.EffectsPossible
 		fail.Message = "how the command ended is not known"
+		if j.family.Lost() {
+			fail.Message += ": what watched over its processes was killed"
+		}
 	case *e.Exit != 0:
 		fail.Message = fmt.Sprintf("exit status %d%s", *e.Exit, meaning[*e.Exit])
 	default:
 		return r, nil
 	}
 	return r, fail
+}
+
+// noted is output with a line about what bash had left running when it ended: who
+// started something to use it later has to know.
+func noted(text string, s family.Swept, left []int) string {
+	if s.N == 0 && len(left) == 0 {
+		return text
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if len(left) > 0 {
+		return text + fmt.Sprintf("[something that the command left running could not be ended, or nobody can tell: pids %v]\n", left)
+	}
+	names := slices.Clone(s.Names)
+	for i := range names {
+		names[i] = tools.Visible(names[i])
+	}
+	if more := s.N - len(names); more > 0 && len(names) > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return text + strings.TrimSuffix(fmt.Sprintf("[ended, because the command left it running: %s", strings.Join(names, ", ")), ": ") + "]\n"
 }
 
 // meaning is what bash means by some exit statuses.

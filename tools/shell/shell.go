@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/shell/family"
 )
 
 // Name is the tool's name.
@@ -34,7 +35,7 @@ type Config struct {
 	Pass   []string          // names of the node's environment variables that commands may see; no others are passed on
 	Env    map[string]string // further variables
 	Kill   time.Duration     // from SIGTERM to SIGKILL; 0 means 250 ms
-	Sweep  time.Duration     // how long SIGKILL is repeated before a process counts as unstoppable; 0 means 1 s
+	Sweep  time.Duration     // how long SIGKILL is repeated before a process counts as unstoppable; 0 means 2 s
 	Linger time.Duration     // how long output may still come once bash has ended and something holds the pipe; 0 means 50 ms
 	Output int               // bytes of output kept, half from each end; 0 means tools.DefaultOutput
 }
@@ -42,7 +43,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Name = cmp.Or(c.Name, Name)
 	c.Kill = cmp.Or(max(c.Kill, 0), 250*time.Millisecond)
-	c.Sweep = cmp.Or(max(c.Sweep, 0), time.Second)
+	c.Sweep = cmp.Or(max(c.Sweep, 0), 2*time.Second)
 	c.Linger = cmp.Or(max(c.Linger, 0), 50*time.Millisecond)
 	if c.Output <= 0 {
 		c.Output = tools.DefaultOutput
@@ -82,9 +83,11 @@ func New(c Config) (tools.Tool, error) {
 	})
 }
 
-// Containment says in words what keeps a command in: today that is the process
-// group and the sweep of what left it; no sandbox.
-func Containment() string { return containment }
+// Containment says in words what keeps a command in: "process-tree" on Linux,
+// where nothing that descends from it is lost sight of; "process-group" on other
+// Unix systems, where what leaves the group is noticed only by the pipes that it
+// holds; "process" elsewhere. It is no sandbox.
+func Containment() string { return family.Containment }
 
 // command is the command line of args, or "" where there is none.
 func command(args json.RawMessage) string {

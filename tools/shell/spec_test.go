@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/shell/family"
 	"github.com/sluice-run/sluice/tools/tooltest"
 )
 
@@ -183,7 +184,7 @@ func TestGitIsKeptQuiet(t *testing.T) {
 }
 
 func TestContainmentIsTrue(t *testing.T) {
-	if got := Containment(); got != "process-group" {
+	if got := Containment(); got != "process-tree" {
 		t.Errorf("%q", got)
 	}
 }
@@ -196,12 +197,12 @@ func TestANameThatCannotBeUsed(t *testing.T) {
 
 // TestAnEndThatIsNotConfirmed: what is left is named, and no status is made up.
 func TestAnEndThatIsNotConfirmed(t *testing.T) {
-	j := &job{c: Config{}, out: tools.NewCapture(0, "")}
-	e := j.ending(false, []int{4711})
+	j := &job{c: Config{}, out: tools.NewCapture(0, ""), family: &family.Family{}}
+	e := j.ending([]int{4711})
 	if e.Exit != nil || e.Signal != "" || cmp.Diff([]int{4711}, e.Pids) != "" {
 		t.Errorf("%+v", e)
 	}
-	_, err := j.answer(e, 0, nil, 0)
+	_, err := j.answer(e, family.Swept{}, nil, 0)
 	if fail, ok := err.(*tools.Error); !ok || fail.Effects != events.EffectsPossible || fail.Class != events.ClassUnavailable {
 		t.Errorf("%v", err)
 	}

@@ -1,0 +1,263 @@
+package family
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Containment is what a family is known by: its process tree, its process group, or
+// its first process alone. It is no sandbox.
+const Containment = "process-tree"
+
+// Family is the command and everything that descends from it, whatever session, group
+// or parent it has by now: its keeper knows.
+type Family struct {
+	keeper  *exec.Cmd
+	control *os.File
+	orders  *json.Encoder
+	root    int // the command's own pid; 0 where the keeper ended before it could tell
+	marker  string
+	since   uint64 // when the command was started, in the ticks of the table of processes
+
+	starting chan struct{} // the command may run
+	started  chan word
+	exited   chan struct{} // the command has ended, or nobody can tell any more
+	empty    chan struct{} // nothing is left: the keeper has proven it
+	gone     chan struct{} // the keeper has ended
+	looked   chan []int
+
+	mu     sync.Mutex
+	status *syscall.WaitStatus // of the command
+	last   word                // the one that said that nothing is left
+}
+
+// Start starts a keeper, and through it a command whose output goes to
+// stdout. Its errors mean that nothing ran.
+func Start(ctx context.Context, l Launch, stdout *os.File, _ *Pipe) (*Family, error) {
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	keepPrivate()
+	keeper := exec.Command("/proc/self/exe")
+	keeper.Args = []string{keeperName}
+	keeper.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
+	keeper.Stdout, keeper.Stderr, keeper.ExtraFiles = stdout, stdout, []*os.File{theirs}
+	// A signal to the node's group is not for it. The death of the node, or of a thread of
+	// it, wakes one that its own command has stopped, and does nothing to any other.
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT}
+	err = keeper.Start()
+	theirs.Close() // or the keeper's end would not be heard
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	f := &Family{
+		keeper: keeper, control: ours, orders: json.NewEncoder(ours), marker: l.Mark,
+		starting: make(chan struct{}), started: make(chan word, 1), exited: make(chan struct{}), empty: make(chan struct{}), gone: make(chan struct{}), looked: make(chan []int, 1),
+	}
+	go f.listen() // ends with the keeper
+	if err := f.begin(ctx, l); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// startTime is how long a keeper may take to take its task: only one that was
+// stopped takes that long.
+const startTime = 30 * time.Second
+
+// begin gives the keeper its task, and waits until the command runs. The end of ctx does
+// not end that wait, since the command may run already and be heard of in a moment; but it
+// wakes a keeper that the command has stopped before it could tell.
+func (f *Family) begin(ctx context.Context, l Launch) error {
+	_ = f.control.SetWriteDeadline(time.Now().Add(startTime))
+	if err := f.orders.Encode(errand{Path: l.Path, Args: l.Args, Env: l.Env, Dir: l.Dir, Limit: l.Limit, Grace: l.Grace}); err != nil {
+		_ = f.control.Close()
+		_ = f.keeper.Process.Kill() // it has started nothing
+		<-f.gone
+		return fmt.Errorf("its keeper takes no task: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = f.keeper.Process.Signal(unix.SIGCONT) })()
+	var w word
+	select {
+	case w = <-f.started:
+	case <-f.gone:
+		select {
+		case w = <-f.started: // its last word
+		default:
+		}
+	}
+	switch {
+	case w.Errno != 0:
+		<-f.gone
+		return &os.PathError{Op: "start", Path: l.Path, Err: syscall.Errno(w.Errno)}
+	case w.Pid != 0:
+		f.root = w.Pid
+		if p, ok := readStat(w.Pid); ok {
+			f.since = p.start
+		}
+		return nil
+	case Within(0, f.starting):
+		return nil // somebody has ended the keeper, and the command may run: see lost
+	}
+	return fmt.Errorf("its keeper ended first: %v", f.keeper.ProcessState)
+}
+
+// socketPair is a socket of which theirs is for a child to inherit.
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil { // so that closing it ends a read of it
+		_, _ = unix.Close(fds[0]), unix.Close(fds[1])
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "keeper"), os.NewFile(uintptr(fds[1]), "node"), nil
+}
+
+// listen hears the keeper until it ends.
+func (f *Family) listen() {
+	defer close(f.gone)
+	in, over := json.NewDecoder(f.control), false
+	for {
+		var w word
+		if err := in.Decode(&w); err != nil {
+			break
+		}
+		switch {
+		case w.Starting:
+			close(f.starting)
+		case w.Pid != 0 || w.Errno != 0:
+			f.started <- w
+		case w.Status != nil:
+			f.mu.Lock()
+			f.status = new(syscall.WaitStatus(*w.Status))
+			f.mu.Unlock()
+			over = true
+			close(f.exited)
+		case w.Look:
+			select {
+			case f.looked <- w.Left:
+			default: // nobody waits for it any more
+			}
+		case w.Empty:
+			f.last = w
+			close(f.empty)
+		}
+	}
+	_ = f.keeper.Wait()
+	if !over {
+		close(f.exited)
+	}
+}
+
+// order tells the keeper what to do. One that was stopped is woken; one that has
+// gone hears nothing.
+func (f *Family) order(o order) {
+	_ = f.keeper.Process.Signal(unix.SIGCONT)
+	_ = f.control.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = f.orders.Encode(o)
+}
+
+// quiet waits until nothing is left, and says whether that is so.
+func (f *Family) quiet(patience time.Duration) bool {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-f.empty:
+	case <-f.gone:
+	case <-late.C:
+	}
+	return Within(0, f.empty)
+}
+
+// Terminate asks everything to end, and waits until it has or the time is up.
+func (f *Family) Terminate(patience time.Duration) {
+	f.order(orderTerm)
+	f.quiet(patience)
+}
+
+// Sweep kills what is left until nothing is, or the time is up. It returns what
+// had to be ended beside the command, and the pids of what may still run.
+func (f *Family) Sweep(patience time.Duration) (s Swept, left []int) {
+	if !Within(0, f.empty) {
+		f.order(orderKill)
+		f.quiet(patience)
+	}
+	switch {
+	case Within(0, f.empty):
+		for _, e := range f.last.Ended {
+			s.Names = append(s.Names, e.Name)
+		}
+		s.N = len(s.Names) + f.last.More
+		return s, nil
+	case Within(0, f.gone):
+		return s, f.hunt(patience)
+	}
+	f.order(orderLook)
+	late := time.NewTimer(settle)
+	defer late.Stop()
+	select {
+	case left = <-f.looked:
+	case <-late.C:
+	}
+	if len(left) == 0 {
+		left = []int{f.First()} // its number is all that is known
+	}
+	return s, left
+}
+
+// Exited is closed once the command itself has ended, or nobody can tell any more.
+func (f *Family) Exited() <-chan struct{} { return f.exited }
+
+// Linger waits until nothing is left, for what ends by itself in that time.
+func (f *Family) Linger(patience time.Duration) bool { return f.quiet(patience) }
+
+// First is the command's pid or, where that was never told, its parent's.
+func (f *Family) First() int { return cmp.Or(f.root, f.keeper.Process.Pid) }
+
+// Lost says that the keeper was ended by somebody else, so that nobody can prove
+// anything any more.
+func (f *Family) Lost() bool { return Within(0, f.gone) && !Within(0, f.empty) }
+
+// Release lets the keeper go, and waits for it where that takes but a moment. One
+// that still has a family stays until it could end that.
+func (f *Family) Release(time.Duration) {
+	if Within(0, f.empty) {
+		<-f.gone // that was its last word
+	}
+	_ = f.keeper.Process.Signal(unix.SIGCONT) // should its command have stopped it: there is something to hear
+	_ = f.control.Close()
+}
+
+// Ending is how the command ended: its exit status or the signal that ended it. Neither
+// is there where that is not known.
+func (f *Family) Ending() (exit *int, signal string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.status == nil:
+		return nil, ""
+	case f.status.Signaled():
+		return nil, unix.SignalName(f.status.Signal())
+	}
+	return new(f.status.ExitStatus()), ""
+}
+
+// keepPrivate sees to it that no descriptor of the node reaches a command: Go's
+// own do not, but the node may have been started with others.
+func keepPrivate() {
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // an old kernel does not know it
+}
