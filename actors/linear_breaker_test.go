@@ -181,6 +181,13 @@ func TestLinearOneProbe(t *testing.T) {
 			if t.Failed() {
 				return
 			}
+			for n := range fleetNodes { // the word of a call that is not the probe frees and closes nothing
+				b := f.node(n).breaks
+				b.tell("one", "late", events.ClassOK, true)
+				if verdict, _ := b.admit(t.Context(), "one", "another"); verdict.Ruling == lifecycle.Pass {
+					t.Errorf("round %d: a call is let through beside the probe", i)
+				}
+			}
 			f.node(node).breaks.tell("one", probe, end, true)
 		}
 		p.heal()

@@ -53,7 +53,7 @@ func queued(m *machine, resource string) int {
 
 // On one node leases are given in the order in which they were asked for.
 func TestLocksFirstComeFirstServed(t *testing.T) {
-	bothPlaces(t, func(t *testing.T, p place, rnd *rand.Rand) {
+	onePlace(t, func(t *testing.T, p place, rnd *rand.Rand) {
 		m := lockFleet(t, p).node(0)
 		var wg sync.WaitGroup
 		first := <-leaseFor(t, &wg, m, "first", "r", true)
@@ -123,7 +123,7 @@ func writerWaits(f *fleet, resource string) bool {
 // Calls that need several resources, declared in any order and some of them twice,
 // with both kinds of lease, all get them.
 func TestLocksNoDeadlock(t *testing.T) {
-	bothPlaces(t, func(t *testing.T, p place, rnd *rand.Rand) {
+	onePlace(t, func(t *testing.T, p place, rnd *rand.Rand) {
 		f := lockFleet(t, p)
 		var wg sync.WaitGroup
 		for i := range 18 {

@@ -1,43 +1,104 @@
 package sim
 
 import (
-	"fmt"
+	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 )
+
+// look takes up what has been appended since the last time, and holds it against the
+// laws.
+func (s *sim) look() {
+	touched := s.touched
+	s.touched = nil
+	for _, key := range touched {
+		s.take(key)
+	}
+	if s.circuit {
+		s.circuit = false
+		s.checkCircuits()
+	}
+}
+
+// take reads a turn anew, and checks the laws where it has moved on.
+func (s *sim) take(key events.TurnKey) {
+	was := s.seen[key]
+	log := s.read(key)
+	if len(log) == len(was.log) {
+		return
+	}
+	for _, c := range log[len(was.log):] {
+		s.moved = s.w.Now()
+		s.counts.events(c.Commit.Records)
+		s.note("%s: %s/%d: %v", key, c.Commit.By.Boot, c.Commit.By.Epoch, kinds(c.Commit.Records))
+		s.checkAdmitted(c.Commit, was.turn)
+	}
+	t := lifecycle.Fold(key, commits(log)...)
+	s.seen[key] = seen{t, log}
+	for _, v := range lifecycle.Laws(commits(log)) {
+		s.fail("%s: %s", key, v)
+	}
+	if t.Broken != "" || t.Foreign {
+		s.fail("%s: its history is broken: %q, foreign %t", key, t.Broken, t.Foreign)
+	}
+}
 
 // effect is something that has happened to the world.
 type effect struct {
 	call    events.CallKey
 	attempt int
-	tool    tool
+	kind    kind
 	key     string // the tool's name and the idempotency key; "" without one
 }
 
+// attemptOf names an attempt.
+type attemptOf struct {
+	call    events.CallKey
+	attempt int
+}
+
 // ledger is the world outside: it counts, whatever the log says.
-type ledger struct{ effects []effect }
+type ledger struct {
+	effects []effect
+	begun   map[attemptOf]kind
+}
+
+// begin notes that a tool has begun an attempt.
+func (l *ledger) begin(s *sim, a *attempt) {
+	of := attemptOf{a.call, a.attempt}
+	if _, before := l.begun[of]; before {
+		s.fail("hands: attempt %d of %s was run twice", a.attempt, a.call)
+	}
+	if l.begun == nil {
+		l.begun = map[attemptOf]kind{}
+	}
+	l.begun[of] = a.kind
+	s.started(a.call, a.attempt)
+}
 
 // add notes an effect, and holds it against what came before.
-func (l *ledger) add(s *sim, r *run) {
-	e := effect{call: r.call, attempt: r.attempt, tool: r.tool}
-	if r.key != "" {
-		e.key = toolOf(s, r.call) + " " + r.key
+func (l *ledger) add(s *sim, a *attempt) {
+	e := effect{call: a.call, attempt: a.attempt, kind: a.kind}
+	if a.key != "" {
+		e.key = a.tool + " " + a.key
 	}
-	s.note("%s: the effect of attempt %d happens", r.call, r.attempt)
-	s.started(e)
-	s.agreed(e)
+	s.note("%s: the effect of attempt %d happens", a.call, a.attempt)
+	s.agreed(a)
 	for _, o := range l.effects {
 		again := o.call == e.call
 		switch {
-		case e.tool.tier == events.Readonly:
-		case again && e.tool.honours && e.key == o.key && e.key != "":
+		case again && e.kind.honours && e.key == o.key && e.key != "":
 			// It is the tool's to see that it has done this already.
 		case again:
-			s.fail("L6: %s of %s happened twice: attempts %d and %d", e.call, toolOf(s, e.call), o.attempt, e.attempt)
+			s.fail("L6: %s of %s happened twice: attempts %d and %d", e.call, a.tool, o.attempt, e.attempt)
 		case e.key != "" && e.key == o.key:
 			s.fail("key: %s and %s both happened under key %q", o.call, e.call, e.key)
 		}
@@ -56,50 +117,52 @@ func (l *ledger) of(call events.CallKey) int {
 	return n
 }
 
-// known is what a person who looks can find out, and whether it is certain: nothing
-// of the call is on its way any more.
-func (l *ledger) known(s *sim, call events.CallKey) (e events.Effects, certain bool) {
-	if l.of(call) > 0 {
-		return events.EffectsDone, true
-	}
-	for _, r := range s.runs {
-		if r.call == call && !r.effectAt.IsZero() {
-			return "", false
-		}
-	}
-	return events.EffectsNone, true
-}
-
-// locked checks that an exclusive holder is alone.
-func (l *ledger) locked(s *sim, u events.ResourceUse, state lifecycle.LockState) {
-	held, exclusive := 0, false
-	for _, h := range state.Holds {
-		if s.now.Before(h.Until) {
-			held++
-			exclusive = exclusive || h.Exclusive
-		}
-	}
-	if exclusive && held > 1 {
-		s.fail("lock: %s is held by %d, one of them alone", u.Name, held)
+// started checks L4: the start of what a tool does is in the log.
+func (s *sim) started(call events.CallKey, attempt int) {
+	if !s.hasStart(call, attempt) {
+		s.fail("L4: attempt %d of %s was begun, and its start is not in the log", attempt, call)
 	}
 }
 
-// started checks L4: the start of what has an effect is in the log.
-func (s *sim) started(e effect) {
-	_, _, log := s.load(e.call.TurnKey())
+func (s *sim) hasStart(call events.CallKey, attempt int) bool {
+	return !s.startOf(call, attempt).IsZero()
+}
+
+// startOf is when an attempt was let begin, as the log says; zero if it does not.
+func (s *sim) startOf(call events.CallKey, attempt int) time.Time {
+	_, _, log := s.load(call.TurnKey())
 	for _, c := range log {
 		for _, r := range c.Commit.Records {
-			if st, ok := r.Event.(*events.Started); ok && r.Call == e.call.Offset && st.Attempt == e.attempt {
-				return
+			if st, ok := r.Event.(*events.Started); ok && r.Call == call.Offset && st.Attempt == attempt {
+				return c.Commit.At
 			}
 		}
 	}
-	s.fail("L4: %s has had an effect, and the start of attempt %d is not in the log", e.call, e.attempt)
+	return time.Time{}
+}
+
+// checkStarts checks L4 again once a tail was lost: starts above readonly were
+// durable. Others may come again.
+func (s *sim) checkStarts() {
+	for _, of := range orderedAttempts(s.ledger.begun) {
+		switch {
+		case s.ledger.begun[of].tier != events.Readonly:
+			s.started(of.call, of.attempt)
+		case !s.hasStart(of.call, of.attempt):
+			delete(s.ledger.begun, of)
+		}
+	}
+}
+
+func orderedAttempts(m map[attemptOf]kind) []attemptOf {
+	return slices.SortedFunc(maps.Keys(m), func(a, b attemptOf) int {
+		return cmp.Or(strings.Compare(a.call.String(), b.call.String()), cmp.Compare(a.attempt, b.attempt))
+	})
 }
 
 // agreed checks that a person has agreed to what only a person may allow.
-func (s *sim) agreed(e effect) {
-	if !e.tool.asks && e.tool.tier != events.Approval {
+func (s *sim) agreed(e *attempt) {
+	if !e.kind.asks && e.kind.tier != events.Approval {
 		return
 	}
 	t, _, log := s.load(e.call.TurnKey())
@@ -116,38 +179,110 @@ func (s *sim) agreed(e effect) {
 	}
 }
 
-// checkStarts checks L4 again once a tail was lost: starts above readonly were
-// durable.
-func (s *sim) checkStarts() {
-	for _, e := range s.ledger.effects {
-		if e.tool.tier != events.Readonly {
-			s.started(e)
+// leased checks that what runs under an exclusive lease runs alone, as long as
+// everybody's nodes are well.
+func (s *sim) leased(a *attempt) {
+	for _, o := range s.attempts {
+		if o == a || !o.running || o.disturbed || a.disturbed {
+			continue
+		}
+		for _, mine := range a.locks {
+			for _, other := range o.locks {
+				if mine.Resource == other.Resource && (mine.Exclusive || other.Exclusive) && o.call != a.call {
+					s.fail("lock: %s and %s both run with %s", o.call, a.call, mine.Resource)
+				}
+			}
 		}
 	}
 }
 
-// checkLaws checks every turn's history.
-func (s *sim) checkLaws() {
-	for _, c := range s.clients {
-		t, _, log := s.load(c.key)
-		if len(log) == 0 {
+// circuit is a breaker's cell as it was last seen.
+type circuit struct {
+	rev    uint64
+	is     lifecycle.Breaker
+	since  time.Time // its probe was admitted
+	opened time.Time // it is open; zero: closed
+}
+
+// checkAdmitted checks that a probe is what the cell says it is, and that nobody
+// believes in a breaker that is closed when it has been open for longer than news take.
+func (s *sim) checkAdmitted(c events.Commit, t lifecycle.Turn) {
+	n := s.nodeOf(c.By.Boot)
+	for _, r := range c.Records {
+		st, ok := r.Event.(*events.Started)
+		if !ok || n == nil || r.Call >= len(t.Calls) {
 			continue
 		}
-		for _, v := range lifecycle.Laws(commits(log)) {
-			s.fail("%s: %s", c.key, v)
+		is := s.circuits[t.Calls[r.Call].Tool]
+		if st.Breaker.Probe && callOf(s.admitted[st.Breaker.Revision]) != c.Turn.Call(r.Call).String() {
+			s.fail("breaker: %s/%d is started as a probe, and at revision %d that was %q", c.Turn, r.Call, st.Breaker.Revision, s.admitted[st.Breaker.Revision])
 		}
-		if t.Broken != "" || t.Foreign {
-			s.fail("%s: broken %q, foreign %t", c.key, t.Broken, t.Foreign)
+		stale := s.w.Now().Sub(n.unwell) < newsTake
+		if st.Breaker.State == string(lifecycle.BreakerClosed) && !stale && !is.opened.IsZero() && s.w.Now().Sub(is.opened) > newsTake {
+			s.fail("breaker: %s/%d is started as if nothing were the matter, and %s is open since %s", c.Turn, r.Call, t.Calls[r.Call].Tool, is.opened)
 		}
+	}
+}
+
+// callOf is the call that a probe is: its next owner goes on as the probe.
+func callOf(probe string) string {
+	call, _, _ := strings.Cut(probe, " ")
+	return call
+}
+
+// newsTake is how long a node may go by what was.
+const newsTake = 20 * time.Second
+
+// nodeOf is the live node of a boot, or nil.
+func (s *sim) nodeOf(boot string) *node {
+	for _, n := range s.nodes {
+		if n.m.Name() == boot {
+			return n
+		}
+	}
+	return nil
+}
+
+// checkCircuits checks that a tool that was down has one probe in the cluster.
+func (s *sim) checkCircuits() {
+	for _, tool := range kindNames {
+		cell, err := s.door.Cells().Get(ctx, bus.BucketBreaker, actors.BreakerCell(tool))
+		was := s.circuits[tool]
+		if err != nil || cell.Revision == was.rev {
+			continue
+		}
+		now := circuit{rev: cell.Revision, since: was.since, opened: was.opened}
+		if err := json.Unmarshal(cell.Value, &now.is); err != nil {
+			s.fail("breaker: the cell of %s: %v", tool, err)
+		}
+		s.admitted[cell.Revision] = now.is.Probe
+		if now.is.Probe != was.is.Probe {
+			now.since = s.w.Now()
+		}
+		switch {
+		case now.is.OpenedAt.IsZero():
+			now.opened = time.Time{}
+		case was.opened.IsZero():
+			now.opened = s.w.Now()
+		}
+		if now.is.Probe != "" && now.is.Probe != was.is.Probe {
+			s.counts.mark("probe admitted")
+			if was.is.Probe != "" && callOf(was.is.Probe) != callOf(now.is.Probe) && s.w.Now().Sub(was.since) < breakers.Lease {
+				s.fail("breaker: %s probes %s while %s does, for %s", now.is.Probe, tool, was.is.Probe, s.w.Now().Sub(was.since))
+			}
+		}
+		s.circuits[tool] = now
 	}
 }
 
 // finalChecks look at what has come of it all.
 func (s *sim) finalChecks() {
-	if s.err == nil {
-		s.pass(2 * long) // whatever is still on its way arrives
+	for i := 0; s.err == nil && len(s.attempts) > 0; i++ { // whatever is still on its way arrives
+		if i == calmSteps {
+			s.fail("rest: attempts without an end: %d", len(s.attempts))
+		}
+		s.step(s.work)
 	}
-	s.checkLaws()
 	for _, c := range s.clients {
 		if s.err != nil {
 			return
@@ -155,6 +290,31 @@ func (s *sim) finalChecks() {
 		s.checkTurn(c)
 	}
 	s.checkStarts()
+	s.settle()
+}
+
+// settle lets everything come to rest, and sees what is left; then the nodes stop.
+func (s *sim) settle() {
+	until := s.moved.Add(2 * rest)
+	for s.err == nil && s.w.Now().Before(until) {
+		s.step(s.work)
+	}
+	s.closing = true
+	for _, n := range slices.Clone(s.nodes) {
+		if !n.draining {
+			s.note("%s is stopped", n.m.Name())
+			s.leave(n)
+		}
+	}
+	for i := 0; s.err == nil && len(s.nodes) > 0; i++ {
+		if i == calmSteps {
+			s.fail("stop: nodes that do not stop:\n%s", s.w)
+		}
+		s.step(s.work)
+	}
+	if left := s.log.Queued(); s.err == nil && len(left) > 0 {
+		s.fail("rest: messages that nobody has acked: %v", left)
+	}
 }
 
 func (s *sim) checkTurn(c *client) {
@@ -232,65 +392,4 @@ func (s *sim) checkEffects(key events.CallKey, c *lifecycle.Call) {
 	case says == events.EffectsDone && n == 0:
 		s.fail("effects: %s ended as %s with effects done, and had none", key, c.Last)
 	}
-}
-
-// counts is how often everything came up.
-type counts map[string]int
-
-func (c *counts) mark(format string, args ...any) { c.more(fmt.Sprintf(format, args...), 1) }
-
-func (c *counts) more(what string, n int) {
-	if *c == nil {
-		*c = counts{}
-	}
-	(*c)[what] += n
-}
-
-func (c *counts) events(records []events.Record) {
-	for _, r := range records {
-		switch e := r.Event.(type) {
-		case *events.Recovered:
-			c.more("recovered: "+e.Action, 1)
-		case *events.TurnClaimed:
-			c.more("claimed: "+e.Why, 1)
-		default:
-			c.more(string(r.Event.Kind()), 1)
-		}
-	}
-}
-
-func (c *counts) add(other *counts) {
-	for what, n := range *other {
-		c.more(what, n)
-	}
-}
-
-func (c counts) String() string {
-	var b strings.Builder
-	for _, what := range slices.Sorted(maps.Keys(c)) {
-		fmt.Fprintf(&b, "%8d %s\n", c[what], what)
-	}
-	return b.String()
-}
-
-// missing are the things that a simulator worth its name brings about.
-func (c counts) missing() []string {
-	want := []string{
-		"crash", "zombie", "conflict", "redelivery", "actor restart", "lost tail", "late answer", "wait for a lock", "parked for a key", "bomb",
-		"append uncertain, kept true", "append uncertain, kept false", "put uncertain, kept true", "push uncertain, kept false",
-		"probe, found true", "probe, found false",
-		"key take", "key mine", "key reuse", "key wait", "key blocked", "key conflict",
-		"breaker open, admitted false", "breaker half_open, admitted true",
-		"claimed: new", "claimed: woken", "claimed: drained", "claimed: taken_over",
-		"recovered: continue", "recovered: restart", "recovered: probe", "recovered: unknown",
-	}
-	for _, row := range events.Kinds {
-		switch row.Kind {
-		case events.KindRecovered, events.KindTurnClaimed: // by their reasons, above
-		case events.KindProgress, events.KindCompensated, events.KindModelStarted, events.KindModelCompleted: // beside the way
-		default:
-			want = append(want, string(row.Kind))
-		}
-	}
-	return slices.DeleteFunc(want, func(what string) bool { return c[what] > 0 })
 }

@@ -1,31 +1,13 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 )
-
-// tool is a kind of call.
-type tool struct {
-	tier      events.Tier
-	safe      bool
-	honours   bool // one effect for one key, whatever comes twice
-	probe     bool
-	retries   int
-	exclusive bool
-	asks      bool // the policy asks a person
-	down      bool // fails for want of its server, most of the time
-	bomb      bool // kills its node
-}
-
-// toolNames and tools are all of them.
-var toolNames = []string{"read", "fetch", "edit", "write", "upsert", "charge", "post", "pay", "bash", "deploy"}
 
 // Days are what a run is mostly about.
 const (
@@ -37,26 +19,15 @@ const (
 	otherDays // how many there are
 )
 
-var tools = map[string]tool{
-	"read":   {tier: events.Readonly, safe: true, retries: 2},
-	"fetch":  {tier: events.Readonly, safe: true, retries: 1, down: true},
-	"edit":   {tier: events.Reversible, exclusive: true, retries: 2},
-	"write":  {tier: events.Reversible, exclusive: true, probe: true, retries: 2},
-	"upsert": {tier: events.Reversible, honours: true, retries: 2},
-	"charge": {tier: events.Irreversible, retries: 2},
-	"post":   {tier: events.Irreversible, probe: true, retries: 2},
-	"pay":    {tier: events.Irreversible, probe: true, honours: true, retries: 2},
-	"bash":   {tier: events.Irreversible, asks: true},
-	"deploy": {tier: events.Approval},
-	"bomb":   {tier: events.Readonly, bomb: true},
-}
-
 // newClient submits a turn that nobody has thought of before.
 func (s *sim) newClient() {
 	key := events.TurnKey{Trace: "t", Turn: fmt.Sprint(len(s.clients) + 1)}
 	sub := events.TurnSubmitted{
 		Principal: events.Principal{ID: "agent"}, CanAsk: s.chance(0.85), Disjoint: s.chance(0.4),
 		Limits: events.Limits{Concurrency: s.rng.IntN(4)},
+	}
+	if s.chance(0.1) {
+		sub.Placement = far
 	}
 	if s.chance(0.2) {
 		sub.OnError = events.OnErrorAbortRest
@@ -72,7 +43,7 @@ func (s *sim) newClient() {
 }
 
 func (s *sim) newCall(i int) events.RawCall {
-	c := events.RawCall{ProviderID: "id", Tool: toolNames[s.rng.IntN(len(toolNames))]}
+	c := events.RawCall{ProviderID: "id", Tool: kindNames[s.rng.IntN(len(kindNames))]}
 	switch {
 	case s.day == keyDay && s.chance(0.7):
 		c.Tool = []string{"pay", "charge", "upsert"}[s.rng.IntN(3)]
@@ -97,9 +68,9 @@ func (s *sim) newCall(i int) events.RawCall {
 	case 2:
 		c.Refused = &events.Refusal{Code: events.TruncatedByModel, Reason: "cut"}
 	}
-	if t := tools[c.Tool]; t.tier != events.Readonly && s.chance(0.3) || t.honours {
+	if k := callKinds[c.Tool]; k.tier != events.Readonly && s.chance(0.3) || k.honours {
 		c.Key = fmt.Sprint("k", s.rng.IntN(3))
-		if t.honours && s.chance(0.7) {
+		if k.honours && s.chance(0.7) {
 			c.Key = fmt.Sprint("own", len(s.clients), ".", i)
 		}
 	}
@@ -110,23 +81,34 @@ func (s *sim) newCall(i int) events.RawCall {
 // again attaches.
 func (s *sim) submit(c *client) {
 	t, at, log := s.load(c.key)
-	records, err := lifecycle.Decide(t, lifecycle.Env{Now: s.now}, lifecycle.Submit{Turn: c.sub})
+	now := s.now()
+	records, err := lifecycle.Decide(t, lifecycle.Env{Now: now}, lifecycle.Submit{Turn: c.sub})
 	if err != nil {
 		s.fail("%s: submitted again: %v", c.key, err)
 		return
 	}
+	it := bus.Item{ID: s.id("new."), Turn: c.key, Placement: c.sub.Placement}
 	if len(records) > 0 {
-		stored, err := s.door.Append(ctx, events.Commit{ID: "submit." + c.key.Turn, Turn: c.key, At: s.now, Records: records}, at)
+		stored, err := s.door.Append(ctx, events.Commit{ID: "submit." + c.key.Turn, Turn: c.key, At: now, Records: records}, at)
 		s.note("%s: submitted: %v", c.key, err)
-		s.counts.events(records)
 		if err != nil {
 			return
 		}
-		at = stored.Seq
+		it.Seq = stored.Seq
+		if s.chance(0.5) {
+			if it.Commit, err = events.Encode(stored.Commit); err != nil {
+				s.fail("%s: %v", c.key, err)
+			}
+		}
 	} else {
-		at = log[0].Seq
+		it.Seq = log[0].Seq
 	}
-	if s.door.Push(ctx, bus.Item{ID: s.id("new."), Turn: c.key, Seq: at}) != nil {
+	if s.swept && s.unlucky(0.05) {
+		s.counts.mark("door died before its push")
+		c.acked = s.door.Barrier().Wait(ctx) == nil
+		return // a sweep finds it
+	}
+	if s.door.Push(ctx, it) != nil {
 		return
 	}
 	c.acked = s.door.Barrier().Wait(ctx) == nil
@@ -142,6 +124,10 @@ func (s *sim) ask() {
 	if c.told != nil {
 		return
 	}
+	if s.chance(0.5) {
+		s.await(c)
+		return
+	}
 	t, _, log := s.load(c.key)
 	if len(log) == 0 {
 		s.fail("L4: %s was acknowledged, and is not in the log", c.key)
@@ -150,8 +136,38 @@ func (s *sim) ask() {
 	if t.Ended == nil || s.door.Barrier().Wait(ctx) != nil {
 		return
 	}
-	c.told = answers(t)
-	s.note("%s: told %s", c.key, strings.Join(c.told, "; "))
+	s.tell(c, t)
+}
+
+// tell gives a client its answers. They never change after that.
+func (s *sim) tell(c *client, t lifecycle.Turn) {
+	if c.told == nil {
+		c.told = answers(t)
+		s.note("%s: told %s", c.key, strings.Join(c.told, "; "))
+	}
+}
+
+// hear tells the clients who wait at a node what it has brought to an end.
+func (s *sim) hear() {
+	for _, c := range s.clients {
+		if c.waits == nil {
+			continue
+		}
+		select {
+		case f := <-c.waits:
+			c.waits = nil
+			s.counts.mark("told by a node")
+			s.tell(c, f.Turn)
+		default:
+		}
+	}
+}
+
+// await has a client wait at a node.
+func (s *sim) await(c *client) {
+	if n := s.any(); n != nil && c.told == nil && c.acked {
+		c.waits, _ = n.Watch(c.key)
+	}
 }
 
 // answers are what the model is told of each call.
@@ -186,7 +202,7 @@ func (s *sim) open() string {
 			out = append(out, line+fmt.Sprint(" due ", lifecycle.Due(t)))
 		}
 	}
-	return strings.Join(out, "; ")
+	return fmt.Sprintf("%s\nqueued: %v\n%s", strings.Join(out, "; "), s.log.Queued(), s.w)
 }
 
 var ann = events.Principal{ID: "ann", Kind: "person"}
@@ -199,8 +215,8 @@ func (s *sim) person() {
 		return
 	}
 	i := s.rng.IntN(len(t.Calls))
-	for j, call := range t.Calls { // rather one that waits for a person
-		if call.Phase == lifecycle.PhaseAsking && s.chance(0.7) {
+	for j, call := range t.Calls { // rather one that waits for a person, or for a tool to remember
+		if call.Phase == lifecycle.PhaseAsking && s.chance(0.7) || call.Phase == lifecycle.PhaseProbing {
 			i = j
 		}
 	}
@@ -215,13 +231,13 @@ func (s *sim) person() {
 	case x < 77:
 		cmd = lifecycle.CancelTurn{By: ann}
 	default:
-		effects, certain := s.ledger.known(s, t.Key.Call(i))
+		effects, certain := s.known(t, i)
 		if !certain {
 			return
 		}
 		cmd = lifecycle.Resolve{Call: i, By: ann, Effects: effects}
 	}
-	s.say(c.key, events.Owner{}, cmd)
+	s.say(c.key, cmd)
 }
 
 func (s *sim) approval(t lifecycle.Turn, i int) lifecycle.Command {
@@ -242,36 +258,28 @@ func (s *sim) approval(t lifecycle.Turn, i int) lifecycle.Command {
 	return cmd
 }
 
-// sweep queues a turn that nobody seems to look after.
-func (s *sim) sweep() {
-	c := s.clients[s.rng.IntN(len(s.clients))]
-	t, at, _ := s.load(c.key)
-	if t.Submitted == nil || t.Ended != nil {
-		return
+// known is what a person who looks can find out, and whether it is certain: nothing
+// of the call is on its way any more, and no process that was told to run it may
+// still begin.
+func (s *sim) known(t lifecycle.Turn, call int) (e events.Effects, certain bool) {
+	key := t.Key.Call(call)
+	if t.Calls[call].Last == events.KindDeduplicated {
+		return "", false // it is its holder that a person looks at
 	}
-	owner := s.nodeOf(t.Owner.Boot)
-	cared := owner != nil && !owner.cut && owner.shell(c.key) != nil && t.Parked == nil
-	if cared {
-		return
+	if s.ledger.of(key) > 0 {
+		return events.EffectsDone, true
 	}
-	if p := t.Parked; p != nil && (p.Due.IsZero() || s.now.Before(p.Due)) && !s.chance(0.2) {
-		return
-	}
-	s.note("%s: swept", c.key)
-	if err := s.door.Push(ctx, bus.Item{ID: s.id("sweep."), Turn: c.key, Seq: at}); err != nil && !errors.Is(err, bus.ErrUncertain) {
-		s.note("%s: not swept: %v", c.key, err)
-	}
-}
-
-// nodeOf is the live node of a boot, or nil.
-func (s *sim) nodeOf(boot string) *node {
-	for _, n := range s.nodes {
-		if n.boot == boot {
-			return n
+	for _, a := range s.attempts {
+		if a.call == key {
+			return "", false
 		}
 	}
-	return nil
+	if st := t.Calls[call].Started; st != nil {
+		for _, n := range s.nodes {
+			if _, begun := s.ledger.begun[attemptOf{key, st.Attempt}]; !begun && n.m.Name() == st.Owner.Boot {
+				return "", false
+			}
+		}
+	}
+	return events.EffectsNone, true
 }
-
-// long is a wait that nobody sits through.
-const long = time.Hour

@@ -6,52 +6,92 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run only this seed, and print what happens")
-	seedsFlag = flag.Int("seeds", 1000, "how many seeds to run, from 1")
+	fromFlag  = flag.Uint64("from", 1, "the first seed to run")
+	seedsFlag = flag.Uint64("seeds", usual, "how many seeds to run")
 )
+
+// usual is how many seeds a run of the tests takes: enough that everything happens.
+const usual = 300
+
+// outcome is what has come of some seeds.
+type outcome struct {
+	failures []string
+	steps    int
+	counts   counts
+}
+
+// run runs seeds, as many at once as there are processors, until one breaks a law.
+func run(from, seeds uint64) outcome {
+	var (
+		all  outcome
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+		next atomic.Uint64
+		stop atomic.Bool
+	)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := next.Add(1); i <= seeds && !stop.Load(); i = next.Add(1) {
+				seed := from + i - 1
+				s := newSim(seed)
+				err := s.run()
+				mu.Lock()
+				if err != nil {
+					stop.Store(true)
+					all.failures = append(all.failures, fmt.Sprintf("%v\nreproduce: go test ./test/sim -run Sim -seed=%d", err, seed))
+				}
+				all.steps += s.steps
+				all.counts.add(&s.counts)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// usually runs the usual seeds once, for all tests that look at what comes of them.
+var usually = sync.OnceValue(func() outcome { return run(1, usual) })
 
 // TestSim runs seeds until one breaks a law.
 func TestSim(t *testing.T) {
 	if *seedFlag != 0 {
-		s := newSim(*seedFlag)
-		s.tracing = true
-		err := s.run()
-		t.Logf("seed %d:\n%s", *seedFlag, strings.Join(s.trace, "\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		one(t, *seedFlag)
 		return
 	}
-	seeds := *seedsFlag
-	if testing.Short() {
-		seeds = min(seeds, 200)
+	var all outcome
+	if *fromFlag == 1 && *seedsFlag == usual {
+		all = usually()
+	} else {
+		all = run(*fromFlag, *seedsFlag)
 	}
-	var next, steps atomic.Uint64
-	t.Run("seeds", func(t *testing.T) {
-		for range runtime.GOMAXPROCS(0) {
-			t.Run("", func(t *testing.T) {
-				t.Parallel()
-				for seed := next.Add(1); seed <= uint64(seeds) && !t.Failed(); seed = next.Add(1) {
-					s := newSim(seed)
-					if err := s.run(); err != nil {
-						t.Errorf("%v\nreproduce: go test ./test/sim -run Sim -seed=%d", err, seed)
-					}
-					steps.Add(uint64(s.steps))
-				}
-			})
-		}
-	})
-	t.Logf("seeds 1 to %d, %d steps", seeds, steps.Load())
+	for _, f := range all.failures {
+		t.Error(f)
+	}
+	t.Logf("%d seeds from %d, %d steps", *seedsFlag, *fromFlag, all.steps)
+}
+
+// one runs a seed and prints what happens.
+func one(t *testing.T, seed uint64) {
+	s := newSim(seed)
+	s.tracing = true
+	err := s.run()
+	t.Logf("seed %d:\n%s", seed, strings.Join(s.trace, "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestSeedDecidesAll: one seed is one run, to the last step.
 func TestSeedDecidesAll(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(12) {
 		var runs [2]string
 		for i := range runs {
 			s := newSim(seed + 1)
@@ -73,18 +113,14 @@ func TestSeedDecidesAll(t *testing.T) {
 // TestEverythingHappens: a simulator in which something never comes up does not
 // look for its faults.
 func TestEverythingHappens(t *testing.T) {
-	var all counts
-	for seed := range uint64(300) {
-		s := newSim(seed + 1)
-		if err := s.run(); err != nil {
-			t.Fatalf("seed %d: %v", seed+1, err)
-		}
-		all.add(&s.counts)
+	all := usually()
+	if len(all.failures) > 0 {
+		t.Fatalf("some seeds have failed: %s", all.failures[0])
 	}
-	for _, what := range all.missing() {
-		t.Errorf("in 300 seeds there was no %s", what)
+	for _, what := range all.counts.missing() {
+		t.Errorf("in %d seeds there was no %s", usual, what)
 	}
 	if testing.Verbose() {
-		fmt.Fprintln(os.Stderr, all.String())
+		fmt.Fprintln(os.Stderr, all.counts.String())
 	}
 }

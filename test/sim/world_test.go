@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 
+	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/actors/det"
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
@@ -16,39 +20,46 @@ import (
 
 // Bounds of one run.
 const (
-	wildSteps = 220  // with faults
-	calmSteps = 6000 // without, within which everything must end
+	wildSteps = 1500  // with faults
+	calmSteps = 60000 // without, within which everything must end
 	ackWait   = 15 * time.Second
 )
 
-// ctx never ends: nothing here waits.
+// ctx never ends: whoever stands outside the nodes does not wait.
 var ctx = context.Background()
 
 // sim is one run.
 type sim struct {
-	seed    uint64
-	rng     *rand.Rand
-	now     time.Time
-	log     *memlog.Log
-	door    *memlog.View // of clients and persons; never cut off
-	nodes   []*node
-	clients []*client
-	runs    []*run // attempts in progress, whoever began them
-	ledger  ledger
-	seen    map[events.TurnKey]seen
-	drained map[string]bool // boots that gave their turns back
-	probes  map[string]probe
-	calm    bool
-	day     int  // what the run is mostly about
-	looking bool // a door reads: its mirror does not lag, so that looking changes nothing
-	single  bool // every event is a commit of its own
-	boots   int
-	ids     int
-	steps   int
-	err     error
-	counts  counts
-	tracing bool
-	trace   []string
+	seed     uint64
+	rng      *rand.Rand
+	w        *det.World
+	log      *memlog.Log
+	system   *actors.System
+	door     *memlog.View // of clients and persons; never cut off
+	nodes    []*node
+	clients  []*client
+	attempts []*attempt // whoever began them; those that nothing more can come of are dropped
+	ledger   ledger
+	seen     map[events.TurnKey]seen
+	touched  []events.TurnKey // somebody has tried to append to these since the last look
+	circuits map[string]circuit
+	admitted map[uint64]string // who probed, by the revision of the breakers' bucket
+	circuit  bool              // somebody has tried to write to one since the last look
+	moved    time.Time         // of the last commit
+	hasty    float64           // how often a call on the bus takes no time at all
+	day      int               // what the run is mostly about
+	swept    bool              // nodes sweep. Otherwise every door lives to queue what it has appended
+	calm     bool
+	closing  bool // the nodes leave, and none comes
+	looking  bool // a door reads: its mirror does not lag, so that looking changes nothing
+	boots    int
+	broken   int // actors that were made to break, and have not said so yet
+	ids      int
+	steps    int
+	err      error
+	counts   counts
+	tracing  bool
+	trace    []string
 }
 
 // client has submitted a turn, and asks for its answers.
@@ -56,23 +67,27 @@ type client struct {
 	key   events.TurnKey
 	sub   events.TurnSubmitted
 	acked bool
-	told  []string // the answers, once they were given; nil before
+	told  []string               // the answers, once they were given; nil before
+	waits <-chan actors.Finished // at a node; nil: at none
 }
 
 func newSim(seed uint64) *sim {
-	s := &sim{
-		seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51c1)), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		seen: map[events.TurnKey]seen{}, drained: map[string]bool{}, probes: map[string]probe{},
-	}
-	s.log = memlog.New(memlog.Config{Now: func() time.Time { return s.now }, AckWait: ackWait, Fault: s.faults()})
+	s := &sim{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51c1)), seen: map[events.TurnKey]seen{}, circuits: map[string]circuit{}, admitted: map[uint64]string{}}
+	s.w = det.New(det.Config{
+		Pick: s.rng.IntN, Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Changes: func() uint64 { return s.log.Changes() }, Delay: s.delay,
+	})
+	s.log = memlog.New(memlog.Config{Now: s.w.Now, AckWait: ackWait, Fault: s.faults()})
 	s.door = s.log.View("door")
-	s.single = s.chance(0.25)
+	s.system = actors.NewSystem(slog.New(slog.DiscardHandler))
+	s.hasty = s.rng.Float64()
 	s.day = s.rng.IntN(otherDays)
-	for range 1 + s.rng.IntN(3) {
-		s.boot()
-	}
+	s.swept = s.chance(0.5)
 	return s
 }
+
+// now is the time as it is stored.
+func (s *sim) now() time.Time { return s.w.Now().Truncate(time.Microsecond) }
 
 func (s *sim) chance(p float64) bool { return s.rng.Float64() < p }
 
@@ -86,7 +101,7 @@ func (s *sim) id(what string) string {
 
 func (s *sim) note(format string, args ...any) {
 	if s.tracing {
-		s.trace = append(s.trace, fmt.Sprintf("%4d %9s  ", s.steps, s.now.Format("04:05.000"))+fmt.Sprintf(format, args...))
+		s.trace = append(s.trace, fmt.Sprintf("%5d %9s  ", s.steps, s.w.Now().Format("04:05.000"))+fmt.Sprintf(format, args...))
 	}
 }
 
@@ -96,6 +111,17 @@ func (s *sim) fail(format string, args ...any) {
 		s.err = fmt.Errorf(format, args...)
 		s.note("FAILED: %v", s.err)
 	}
+}
+
+// delay is how long a node's call on the bus takes, one way.
+func (s *sim) delay(_ *det.Machine, _ string, back bool) time.Duration {
+	switch {
+	case s.chance(s.hasty):
+		return 0
+	case s.unlucky(0.01):
+		return time.Duration(s.rng.IntN(4000)) * time.Millisecond
+	}
+	return time.Duration(s.rng.IntN(2000)) * time.Microsecond
 }
 
 // faults are those of the log.
@@ -112,10 +138,29 @@ func (s *sim) faults() *memlog.Faults {
 		return true, nil
 	}
 	return &memlog.Faults{
-		Append:  func(events.Commit) (bool, error) { return cut(0.04, "append") },
-		Push:    func(bus.Item) (bool, error) { return cut(0.03, "push") },
-		Put:     func(string, string) (bool, error) { return cut(0.02, "put") },
-		AckLost: func(bus.Item) bool { return s.unlucky(0.03) },
+		Append: func(c events.Commit) (bool, error) {
+			if !slices.Contains(s.touched, c.Turn) {
+				s.touched = append(s.touched, c.Turn)
+			}
+			return cut(0.04, "append")
+		},
+		Push: func(it bus.Item) (bool, error) {
+			kept, err := cut(0.03, "push")
+			s.note("%s: queued: %s, kept %t, %v", it.Turn, it.ID, kept, err)
+			return kept, err
+		},
+		Put: func(bucket, key string) (bool, error) {
+			s.circuit = s.circuit || bucket == bus.BucketBreaker
+			kept, err := cut(0.02, "put")
+			if bucket != bus.BucketPresence {
+				s.note("a cell is written: %s/%.8s, kept %t, %v", bucket, key, kept, err)
+			}
+			return kept, err
+		},
+		AckLost: func(it bus.Item) bool {
+			s.note("%s: acked: %s", it.Turn, it.ID)
+			return s.unlucky(0.03)
+		},
 		Mirror: func(_ events.TurnKey, last uint64) uint64 {
 			if !s.looking && s.unlucky(0.2) {
 				return last - min(last, s.rng.Uint64N(5))
@@ -127,17 +172,23 @@ func (s *sim) faults() *memlog.Faults {
 
 // run is the whole of it: wild, then calm, then the checks.
 func (s *sim) run() error {
+	going := true
+	defer func() {
+		if going { // it panics: the number would be lost
+			fmt.Fprintf(os.Stderr, "seed %d broke\n", s.seed)
+		}
+	}()
+	defer s.w.Close()
+	for range 1 + s.rng.IntN(3) {
+		s.boot()
+	}
 	for range 1 + s.rng.IntN(3) {
 		s.newClient()
 	}
-	for range wildSteps {
+	for i := 0; i < wildSteps && s.err == nil; i++ {
 		s.step(s.wildly)
 	}
-	s.calm = true
-	for _, n := range s.nodes {
-		n.view.Connect()
-		n.cut = false
-	}
+	s.becalm()
 	for i := 0; !s.over() && s.err == nil; i++ {
 		if i == calmSteps {
 			s.fail("no end after %d calm steps: %s", calmSteps, s.open())
@@ -145,160 +196,162 @@ func (s *sim) run() error {
 		s.step(s.calmly)
 	}
 	s.finalChecks()
+	going = false
 	return s.err
 }
 
-func (s *sim) step(do func()) {
-	if s.err != nil {
-		return
+// becalm ends all faults.
+func (s *sim) becalm() {
+	s.note("from here on nothing goes wrong")
+	s.calm, s.moved = true, s.w.Now()
+	for _, n := range s.nodes {
+		n.b.Mend()
+		n.m.Resume()
+		s.disturb(n)
 	}
+	s.serveAll()
+}
+
+// serveAll sees to it that every placement has a node.
+func (s *sim) serveAll() {
+	if !slices.ContainsFunc(s.nodes, func(n *node) bool { return !n.draining && (n.far || !s.calm) }) {
+		s.boot()
+	}
+}
+
+func (s *sim) step(do func()) {
 	s.steps++
 	do()
-	if s.tracing {
-		s.checkLaws()
-	}
+	s.look()
+	s.hear()
 }
 
 // wildly is a step while there are faults.
 func (s *sim) wildly() {
-	switch x := s.rng.IntN(1000); {
-	case x < 620:
+	if x := s.rng.IntN(1000); x < 930 {
 		s.work()
-	case x < 760:
-		s.pass(s.soon())
-	case x < 860:
+		return
+	}
+	switch x := s.rng.IntN(1000); {
+	case x < 240:
+		s.wait(time.Duration(s.rng.IntN(20_000)) * time.Millisecond)
+	case x < 250:
+		s.note("everything stands still")
+		s.pass(time.Duration(s.rng.IntN(20_000)) * time.Millisecond)
+	case x < 500:
 		s.person()
-	case x < 900:
+	case x < 620:
 		s.ask()
-	case x < 920:
-		s.sweep()
-	case x < 935:
-		s.crash()
-	case x < 950:
+	case x < 680:
+		s.pauseOrResume()
+	case x < 730:
 		s.cut()
-	case x < 965:
+	case x < 780:
+		s.crash()
+	case x < 820:
 		s.counts.mark("redelivery")
 		s.note("redelivered: %d messages", s.log.Redeliver(""))
-	case x < 972:
-		s.note("duplicated: %d messages", s.log.Duplicate(""))
-	case x < 982:
-		s.restart()
-	case x < 985:
+	case x < 845:
+		s.twice()
+	case x < 865:
 		s.drain()
-	case x < 988:
+	case x < 875:
 		s.powerFailure()
-	case x < 994 && len(s.clients) < 5 || s.day == busyDay && len(s.clients) < 8:
+	case x < 925 && len(s.clients) < 5 || s.day == busyDay && len(s.clients) < 8:
 		s.newClient()
-	case len(s.nodes) < 3:
+	case x < 950 && len(s.nodes) < 3:
 		s.boot()
 	default:
-		s.pass(time.Duration(s.rng.IntN(40)) * time.Second)
+		s.wait(time.Duration(s.rng.IntN(60)) * time.Second)
+	}
+}
+
+// wait lets the nodes work for a while, within bounds.
+func (s *sim) wait(d time.Duration) {
+	until := s.w.Now().Add(d)
+	for i := 0; i < 200 && s.w.Now().Before(until) && s.err == nil; i++ {
+		s.step(s.work)
+	}
+}
+
+// twice has a message delivered once more than it was sent.
+func (s *sim) twice() {
+	if all := s.log.Queued(); len(all) > 0 {
+		id := all[s.rng.IntN(len(all))].ID
+		s.counts.mark("duplicate")
+		s.note("duplicated: %s, %d messages", id, s.log.Duplicate(id))
 	}
 }
 
 // calmly is a step once nothing goes wrong any more.
 func (s *sim) calmly() {
-	if len(s.nodes) == 0 {
-		s.boot()
-	}
-	switch x := s.rng.IntN(100); {
-	case x < 70 && s.work():
-	case x < 80:
+	if s.rng.IntN(100) < 2 {
 		s.ask()
-	case x < 88:
-		s.sweep()
-	default:
-		s.pass(s.soon())
+		return
 	}
+	s.work()
 }
 
-// work lets a node do something, and says whether one did.
-func (s *sim) work() bool {
-	if len(s.nodes) == 0 {
-		return false
+// work lets one task of one node go on, or time pass where none can.
+func (s *sim) work() {
+	if s.w.Step() {
+		s.bury()
+		return
 	}
-	return s.nodes[s.rng.IntN(len(s.nodes))].step()
+	s.quiet()
+	s.pass(s.soon())
 }
 
-// soon is the time until the next thing that happens by itself, or a moment.
+// soon is the time until the next thing that happens by itself.
 func (s *sim) soon() time.Duration {
-	if s.chance(0.4) {
-		return time.Duration(s.rng.IntN(300)) * time.Millisecond
+	next := s.w.Now().Add(30 * time.Second)
+	if at, ok := s.w.Next(); ok && at.Before(next) {
+		next = at
 	}
-	next := s.now.Add(30 * time.Second)
-	if s.calm {
-		next = s.now.Add(2 * lifecycle.DefaultApproval)
+	if at, ok := s.log.NextDue(); ok && at.Before(next) {
+		next = at
 	}
-	earlier := func(at time.Time) {
-		if at.After(s.now) && at.Before(next) {
-			next = at
-		}
-	}
-	if at, ok := s.log.NextDue(); ok {
-		earlier(at)
-	}
-	for _, r := range s.runs {
-		earlier(r.effectAt)
-		earlier(r.endsAt)
-		earlier(r.deadline)
-	}
-	for _, n := range s.nodes {
-		for _, sh := range n.shells {
-			for _, e := range lifecycle.Due(sh.state) {
-				earlier(e.At)
-			}
-		}
-	}
-	return next.Sub(s.now)
+	return max(next.Sub(s.w.Now()), 0)
 }
 
-// pass lets time pass, by pieces short enough for heartbeats where nodes are well.
+// pass lets time pass.
 func (s *sim) pass(d time.Duration) {
-	for d > 0 {
-		step := d
-		if len(s.runs) > 0 || slices.ContainsFunc(s.nodes, func(n *node) bool { return len(n.shells) > 0 }) {
-			step = min(d, ackWait/3)
-		}
-		d -= step
-		s.now = s.now.Add(step).Truncate(time.Microsecond)
-		s.log.Tick()
-		for _, r := range s.runs {
-			s.happen(r)
-		}
-		for _, n := range s.nodes {
-			n.beat()
-		}
-	}
+	s.w.Advance(s.w.Now().Add(d))
+	s.log.Tick()
 }
 
-// seen is a turn as a door has read it, when the log had come to head.
+// seen is a turn as a door has read it.
 type seen struct {
-	head events.Position
 	turn lifecycle.Turn
 	log  []bus.Stored
 }
 
 // load is a turn as a door sees it.
 func (s *sim) load(key events.TurnKey) (t lifecycle.Turn, at uint64, log []bus.Stored) {
-	head, err := s.door.Head(ctx)
-	if err != nil {
-		s.fail("the log has no head: %v", err)
-	}
+	s.look()
 	known := s.seen[key]
-	if known.head != head {
-		s.looking = true
-		log, err = s.door.Load(ctx, key, head.Seq-1)
-		s.looking = false
-		if err != nil {
-			s.fail("a door cannot read: %v", err)
-		}
-		known = seen{head, lifecycle.Fold(key, commits(log)...), log}
-		s.seen[key] = known
+	if known.log == nil {
+		known.turn.Key = key
 	}
 	if n := len(known.log); n > 0 {
 		at = known.log[n-1].Seq
 	}
 	return known.turn, at, known.log
+}
+
+// read is a turn's log as it is.
+func (s *sim) read(key events.TurnKey) []bus.Stored {
+	head, err := s.door.Head(ctx)
+	if err != nil {
+		s.fail("the log has no head: %v", err)
+	}
+	s.looking = true
+	defer func() { s.looking = false }()
+	log, err := s.door.Load(ctx, key, head.Seq-1)
+	if err != nil {
+		s.fail("a door cannot read: %v", err)
+	}
+	return log
 }
 
 func commits(log []bus.Stored) []events.Commit {
@@ -312,27 +365,34 @@ func commits(log []bus.Stored) []events.Commit {
 // say decides a command that anyone may send, appends what follows, and queues a
 // wake-up. It gives up where something is in the way, as a caller does who is told
 // to try again.
-func (s *sim) say(key events.TurnKey, by events.Owner, cmd lifecycle.Command) {
+func (s *sim) say(key events.TurnKey, cmd lifecycle.Command) {
 	t, at, _ := s.load(key)
-	records, err := lifecycle.Decide(t, lifecycle.Env{Now: s.now}, cmd)
+	now := s.now()
+	records, err := lifecycle.Decide(t, lifecycle.Env{Now: now}, cmd)
 	if err != nil || len(records) == 0 {
 		s.note("%s: %T: nothing: %v", key, cmd, err)
 		return
 	}
-	c := events.Commit{ID: s.id("door"), Turn: key, At: s.now, By: by, Records: records}
+	if c, ok := cmd.(lifecycle.CancelCall); ok {
+		s.counts.mark("cancel while %s", t.Calls[c.Call].Phase)
+	}
+	c := events.Commit{ID: s.id("door"), Turn: key, At: now, Records: records}
 	stored, err := s.door.Append(ctx, c, at)
 	if errors.Is(err, bus.ErrUncertain) {
 		stored, err = s.door.Append(ctx, c, at)
 	}
-	s.note("%s: %T: %s %v", key, cmd, kinds(records), err)
+	s.note("%s: %T: %v", key, cmd, err)
 	if err != nil {
 		return
 	}
-	s.counts.events(records)
-	if s.unlucky(0.05) {
-		return // the door is gone before it could wake anyone: a sweep finds it
+	if s.swept && s.unlucky(0.05) {
+		s.counts.mark("door died before its wake-up")
+		return // a sweep finds it
 	}
-	err = s.door.Wake(ctx, bus.Item{ID: "wake." + c.ID, Turn: key, Seq: stored.Seq})
+	wake := bus.Item{ID: "wake." + c.ID, Turn: key, Seq: stored.Seq}
+	for err = s.door.Wake(ctx, wake); err != nil && !s.swept; { // somebody has to know
+		err = s.door.Wake(ctx, wake)
+	}
 	s.note("%s: woken: %v", key, err)
 }
 
@@ -345,113 +405,4 @@ func kinds(records []events.Record) []string {
 		}
 	}
 	return out
-}
-
-// crash ends a node without a word.
-func (s *sim) crash() {
-	if len(s.nodes) == 0 {
-		return
-	}
-	i := s.rng.IntN(len(s.nodes))
-	s.note("%s dies", s.nodes[i].boot)
-	s.counts.mark("crash")
-	s.kill(s.nodes[i])
-	s.nodes = slices.Delete(s.nodes, i, i+1)
-	if s.chance(0.7) {
-		s.boot()
-	}
-}
-
-// kill orphans what a node was running: what is on the wire may still arrive.
-func (s *sim) kill(n *node) {
-	n.dead = true
-	_ = n.view.Close()
-	for _, r := range s.runs {
-		if r.n == n {
-			r.n = nil
-			if r.effectAt.After(s.now) && s.chance(0.5) {
-				r.effectAt = time.Time{}
-			}
-		}
-	}
-}
-
-func (s *sim) boot() {
-	s.boots++
-	boot := fmt.Sprint("n", s.boots)
-	s.nodes = append(s.nodes, &node{s: s, boot: boot, view: s.log.View(boot)})
-	s.note("%s boots", boot)
-}
-
-// cut takes a node off the network, or brings one back: meanwhile it goes on.
-func (s *sim) cut() {
-	if len(s.nodes) == 0 {
-		return
-	}
-	n := s.nodes[s.rng.IntN(len(s.nodes))]
-	if n.cut = !n.cut; n.cut {
-		n.view.Disconnect()
-		s.counts.mark("zombie")
-	} else {
-		n.view.Connect()
-	}
-	s.note("%s is cut off: %t", n.boot, n.cut)
-}
-
-// restart lets a turn's actor break and fold again what is in the log.
-func (s *sim) restart() {
-	for _, n := range s.nodes {
-		if len(n.shells) > 0 && !n.cut {
-			sh := n.shells[s.rng.IntN(len(n.shells))]
-			s.note("%s: the actor on %s starts again", sh.key, n.boot)
-			s.counts.mark("actor restart")
-			sh.pending = nil
-			if sh.reload(0); sh.owner.Boot == "" {
-				n.drop(sh) // it had not claimed: its message comes back
-			}
-			return
-		}
-	}
-}
-
-// drain lets a node give its turns back, and leave.
-func (s *sim) drain() {
-	if len(s.nodes) == 0 {
-		return
-	}
-	i := s.rng.IntN(len(s.nodes))
-	n := s.nodes[i]
-	if n.cut || slices.ContainsFunc(s.runs, func(r *run) bool { return r.n == n }) {
-		return
-	}
-	s.note("%s drains", n.boot)
-	s.drained[n.boot] = true
-	for _, sh := range n.shells {
-		if sh.delivery != nil {
-			_ = sh.delivery.Nak(0) // lost: AckWait brings it back
-		}
-	}
-	s.kill(n)
-	s.nodes = slices.Delete(s.nodes, i, i+1)
-	if len(s.nodes) == 0 {
-		s.boot()
-	}
-}
-
-// powerFailure ends every node, and takes what was not past the barrier.
-func (s *sim) powerFailure() {
-	s.checkLaws()
-	for _, n := range s.nodes {
-		s.kill(n)
-	}
-	s.nodes = nil
-	clear(s.probes) // admissions may be lost, and nobody probes any more
-	lost := s.log.LoseTail(s.rng.IntN(6))
-	s.note("power failure: %d commits are lost", lost)
-	if lost > 0 {
-		s.counts.mark("lost tail")
-	}
-	s.checkLaws()
-	s.checkStarts()
-	s.boot()
 }

@@ -1,4 +1,4 @@
-package sim
+package deciders
 
 import (
 	"encoding/hex"
