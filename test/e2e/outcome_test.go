@@ -42,7 +42,7 @@ func TestEveryOutcome(t *testing.T) {
 		test func(*testing.T, *place, *node)
 	}{
 		{"a normal read completes", readCompletes},
-		{"a deadline of 50 ms ends a read of 500 ms", deadlineEnds},
+		{"a deadline of a second ends a read of a minute", deadlineEnds},
 		{"a deadline of the turn ends its calls", turnDeadlineEnds},
 		{"the caller's cancel ends a call", cancelEnds},
 		{"a cancelled call that had not started never does", cancelBefore},
@@ -72,13 +72,9 @@ func readCompletes(t *testing.T, _ *place, n *node) {
 }
 
 func deadlineEnds(t *testing.T, _ *place, n *node) {
-	begin := time.Now()
-	v := n.run(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 500}}, {Tool: "echo", Args: args{"v": 1}}}, Limits: map[string]int{"call_deadline_ms": 50}})
+	v := n.run(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}, {Tool: "echo", Args: args{"v": 1}}}, Limits: map[string]int{"call_deadline_ms": 1_000}})
 	v.Calls[0].is(t, "timed_out", "TIMEOUT", "none")
 	v.Calls[1].is(t, "completed", "", "")
-	if d := time.Since(begin); d > 450*time.Millisecond {
-		t.Logf("it took %v", d) // a busy machine; the state above is what counts
-	}
 	if a := answers(t, v.Messages)[0]; a.Answer != "failed" || a.Content.Error == nil || a.Content.Error.Code != "TIMEOUT" {
 		t.Errorf("%+v", a)
 	}
