@@ -12,6 +12,7 @@ RUNS     ?= 20
 PARKED   ?= 5000
 DURATION ?= 10m
 DIR      ?= $(CURDIR)/.cluster
+SOAK     ?=
 OUT      ?= $(CURDIR)/.soak
 BENCH    ?=
 VERSION  ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
@@ -41,6 +42,7 @@ test: ## all tests, with the race detector
 .PHONY: lint
 lint: ## vet, staticcheck, gofumpt and go.mod
 	$(GO) vet ./...
+	$(GO) vet -tags faults ./cmd/node ./cmd/internal/session ./bus/jetlog
 	$(GO) tool staticcheck ./...
 	@out=$$($(GO) tool gofumpt -l $(FILES)); if [ -n "$$out" ]; then echo "gofumpt: run 'go tool gofumpt -w' on:"; echo "$$out"; exit 1; fi
 	$(GO) mod tidy -diff
@@ -59,11 +61,12 @@ fuzz: ## every fuzz test for FUZZTIME= each
 
 .PHONY: sim
 sim: ## the simulator over SEEDS= seeds, or one SEED=
-	$(GO) test ./test/sim -run Sim -count=1 -v $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
+	$(GO) test ./test/sim -run Sim -count=1 -v -timeout 60m $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
+	$(if $(SEED),,$(GO) test ./test/sim/deciders -run Deciders -count=1 -v -timeout 60m -seeds=$(SEEDS))
 
 .PHONY: mutants
 mutants: ## faults put into the code on purpose, each of which the simulators must find
-	$(GO) test ./test/sim/... -run Mutants -count=1 -v -timeout 60m -mutants
+	$(GO) test ./test/sim -run Mutants -count=1 -v -timeout 2h -mutants
 
 .PHONY: kills
 kills: ## SIGKILL at every durable boundary, for every tier, on every keeper, with the table
@@ -92,7 +95,7 @@ cluster: build ## three NATS servers and three nodes on this machine, in DIR=, u
 
 .PHONY: soak
 soak: build ## load and faults for DURATION=, plotted to a PNG in OUT=
-	$(GO) run ./test/soak -node bin/sluice-node -duration $(DURATION) -out $(OUT) $(if $(SEED),-seed $(SEED))
+	$(GO) run ./test/soak -node bin/sluice-node -replay bin/sluice-replay -commit $(VERSION) -duration $(DURATION) -out $(OUT) $(SOAK) $(if $(SEED),-seed $(SEED))
 
 .PHONY: bench
 bench: bench-calls ## every benchmark

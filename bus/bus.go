@@ -83,8 +83,8 @@ type Log interface {
 	Append(ctx context.Context, c events.Commit, at uint64) (Stored, error)
 
 	// Load returns the turn's commits in order, once those up to sequence
-	// atLeast can be seen (0: whatever is there). It never reads the hot
-	// stream. An unknown turn has no commits, and that is no error. A commit
+	// atLeast can be seen (0: whatever is there). It reads the hot stream only
+	// where what is read otherwise has stood still for a while. An unknown turn has no commits, and that is no error. A commit
 	// that cannot be decoded is an *Unreadable.
 	Load(ctx context.Context, turn events.TurnKey, atLeast uint64) ([]Stored, error)
 

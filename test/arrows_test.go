@@ -34,7 +34,7 @@ var arrows = []arrow{
 
 	// Where effects live.
 	{"tools/...", []string{"events", "policy/...", "tools/..."}},
-	{"actors/det", []string{"bus", "bus/memlog", "events"}}, // steps, a clock and a bus for whole nodes: the simulator's, and the replay's
+	{"actors/det", []string{"bus", "bus/memlog", "events"}},                               // steps, a clock and a bus for whole nodes: the simulator's, and the replay's
 	{"actors", []string{"bus", "events", "lifecycle", "policy/...", "tools", "tools/fs"}}, // tools/fs: files as the start gates see them
 	{"projections/...", []string{"bus", "events", "lifecycle", "projections/..."}},
 	{"gateway/...", []string{"bus", "events", "gateway/...", "lifecycle", "projections/..."}},
