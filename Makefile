@@ -74,19 +74,20 @@ kills: ## SIGKILL at every durable boundary, for every tier, on every keeper, wi
 
 .PHONY: chaos
 chaos: ## CALLS= calls under random kills of three nodes and of the NATS leader
-	$(GO) test ./test/e2e -run CallsUnderRandomKills -count=1 -v -timeout 60m -kills.calls=$(CALLS) $(if $(SEED),-kills.seed=$(SEED))
+	$(GO) test ./test/e2e -run CallsUnderRandomKills -count=1 -v -timeout 60m -kills.calls=$(CALLS) $(if $(SKEW),-kills.skew) $(if $(SEED),-kills.seed=$(SEED))
 
 .PHONY: linear
-linear: ## histories of locks, breakers, keys and appends on real JetStream, TIMES= times longer
-	$(GO) test ./actors ./bus/jetlog -run Linear -count=1 -v -timeout 60m -linear.times=$(TIMES) $(if $(SEED),-linear.seed=$(SEED))
+linear: ## histories of locks, breakers, keys and appends on real JetStream, TIMES= times longer, judged by porcupine
+	$(GO) test ./bus/jetlog -run '^TestLinear' -count=1 -v -timeout 3h -linear.times=$(TIMES) $(if $(SEED),-linear.seed=$(SEED))
+	$(GO) test ./actors -run '^TestL(inear|ocks)' -count=1 -v -timeout 3h -linear.times=$(TIMES) $(if $(SEED),-linear.seed=$(SEED))
 
 .PHONY: power
 power: ## the power fails RUNS= times under load
-	$(GO) test ./test/e2e -run 'PowerFails|ADiskThatLied' -count=1 -v -timeout 60m -power=$(RUNS)
+	$(GO) test ./test/e2e -run 'PowerFails|ADiskThatLied' -count=1 -v -timeout 60m -power=$(RUNS) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: parked
 parked: ## PARKED= turns wait for people at once
-	$(GO) test ./test/e2e -run Parked -count=1 -v -timeout 60m -parked=$(PARKED)
+	$(GO) test ./test/e2e -run ThousandsOfTurns -count=1 -v -timeout 60m -parked=$(PARKED)
 
 .PHONY: cluster
 cluster: build ## three NATS servers and three nodes on this machine, in DIR=, until Ctrl-C

@@ -31,6 +31,8 @@ func (s *settings) bounds() []error {
 	switch {
 	case s.keyRetention < minKeys:
 		wrong("key-retention %v: want %v or more", s.keyRetention, minKeys)
+	case s.keyRetention <= s.approval:
+		wrong("key-retention %v is not longer than approval %v: a call that waits for a person would lose its key, and another one with that key would run, too", s.keyRetention, s.approval)
 	case s.retention > 0 && s.keyRetention >= s.retention:
 		wrong("key-retention %v is not shorter than retention %v: a key would be remembered whose call the log has forgotten", s.keyRetention, s.retention)
 	}
