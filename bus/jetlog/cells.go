@@ -206,8 +206,11 @@ func (c cells) Watch(ctx context.Context, bucket, prefix string, yield func(bus.
 	pause := backoff{10 * time.Millisecond, time.Second}
 	for {
 		err := w.run(ctx)
-		if w.refused || ctx.Err() != nil {
+		switch {
+		case w.refused:
 			return err
+		case ctx.Err() != nil:
+			return readError(ctx, err)
 		}
 		if err = readError(ctx, err); !w.begun || !errors.Is(err, bus.ErrUnavailable) {
 			return fmt.Errorf("watch bucket %s: %w", bucket, err)

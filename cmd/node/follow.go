@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
@@ -41,6 +42,9 @@ func (s *settings) keepOn(ctx context.Context, ses *session.Session, log *slog.L
 	}
 }
 
+// goneWithin is how long a node that does not answer has to be seen to be gone.
+const goneWithin = 2 * time.Second
+
 // untilGone is what do returns, or errGone once the node is no more the one that
 // the session was opened to.
 func (s *settings) untilGone(ctx context.Context, ses *session.Session, do func(context.Context, *session.Session) error) error {
@@ -65,6 +69,14 @@ func (s *settings) untilGone(ctx context.Context, ses *session.Session, do func(
 		}
 	})
 	err := do(within, ses)
+	if errors.Is(err, bus.ErrUnavailable) { // a node that goes answers no more, a moment before its word is taken away
+		late := time.NewTimer(goneWithin)
+		select {
+		case <-within.Done():
+		case <-late.C:
+		}
+		late.Stop()
+	}
 	if err != nil && errors.Is(context.Cause(within), errGone) {
 		err = errGone
 	}
