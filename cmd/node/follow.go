@@ -30,10 +30,13 @@ var errGone = errors.New("the node has gone")
 // is started anew meanwhile, it has another address: do is called again, with a
 // new session, and goes on from where it was.
 func (s *settings) keepOn(ctx context.Context, ses *session.Session, log *slog.Logger, do func(context.Context, *session.Session) error) error {
-	for {
+	for silent := 0; ; {
 		err := s.untilGone(ctx, ses, do)
 		closed := ses.Close()
-		if !errors.Is(err, errGone) {
+		if errors.Is(err, bus.ErrUnavailable) && ses.Found != nil {
+			silent++ // it goes, or another one is at its place already
+		}
+		if !errors.Is(err, errGone) && (!errors.Is(err, bus.ErrUnavailable) || silent == 0 || silent > maxSilent) {
 			return errors.Join(err, closed)
 		}
 		if ses, err = s.openNext(ctx, log); err != nil {
@@ -42,8 +45,8 @@ func (s *settings) keepOn(ctx context.Context, ses *session.Session, log *slog.L
 	}
 }
 
-// goneWithin is how long a node that does not answer has to be seen to be gone.
-const goneWithin = 2 * time.Second
+// maxSilent is how often a node that does not answer is taken for one that goes.
+const maxSilent = 3
 
 // untilGone is what do returns, or errGone once the node is no more the one that
 // the session was opened to.
@@ -69,14 +72,6 @@ func (s *settings) untilGone(ctx context.Context, ses *session.Session, do func(
 		}
 	})
 	err := do(within, ses)
-	if errors.Is(err, bus.ErrUnavailable) { // a node that goes answers no more, a moment before its word is taken away
-		late := time.NewTimer(goneWithin)
-		select {
-		case <-within.Done():
-		case <-late.C:
-		}
-		late.Stop()
-	}
 	if err != nil && errors.Is(context.Cause(within), errGone) {
 		err = errGone
 	}
