@@ -35,7 +35,6 @@ var ofActors = []mutant{
 	{"a nudge that was not heard is forgotten", "take.go", "if had && s.nudged > heard && !over {", "if had && s.nudged > heard && over {"},
 	{"keys are taken before the request is in the log", "effects.go", "return e.Do == lifecycle.DoJudge && a.n.keyed(a.asked[e.Call])", "return e.Do == lifecycle.DoJudge && a.n.keyed(a.asked[e.Call]) && a.drain"},
 	{"everybody is admitted", "breakers.go", "	default:\n		open(&f, tool, now.is)\n", "	default:\n		view = events.BreakerView{State: string(lifecycle.BreakerHalfOpen), Revision: now.rev, Probe: true}\n"},
-	{"what was taken for nothing is kept", "errand.go", "if held := is.leave(running); held.any() {", "if held := is.leave(running); held.any() && held.boot == \"\" {"},
 	{"an ended call keeps its leases", "effects.go", "n.do(func() { n.unheld(key, call, workspace) })", "_, _ = key, workspace"},
 	{"a room is lost", "take.go", "	if had {\n		n.room <- struct{}{}\n	}", "	if had && over {\n		n.room <- struct{}{}\n	}"},
 	{"a reload believes a mirror that lags", "turn.go", "	atLeast = max(atLeast, a.at)\n", ""},
@@ -44,9 +43,6 @@ var ofActors = []mutant{
 	{"a timer that has come already is not missed", "effects.go", "	case m.heard == a.heard:\n		a.command(m.park)", "	case m.err == nil:\n		a.command(m.park)"},
 	{"one who has the lease stands in line", "locks.go", "	return max(i, 0)\n", "	return min(max(i, 0), 0)\n"},
 	{"a resource has two actors", "locks.go", "s.takes == 0 && s.told == 0 && len(s.held) == 0", "s.takes == 0 && len(s.held) == 0"},
-	{"leases are taken on a claim that is not in the log", "effects.go", "if e.Do != lifecycle.DoStart || a.state.Owner == a.owner {", "if e.Do != lifecycle.DoPlan || a.state.Owner == a.owner {"},
-	{"an actor that broke reads while it writes", "turn.go", "			a.look(nudge{}) // behind", "			a.reload(0) // behind"},
-	{"the hands forget at once", "hands.go", "	case w.done != nil:\n		delete(h.at, key)\n	default:\n		h.cut(key, w, late)", "	default:\n		delete(h.at, key)"},
 	{"a timer's wake-up is taken for an earlier one", "ending.go", `"timer." + n.cfg.ID()`, `"timer." + key.Trace + "." + key.Turn`},
 }
 
@@ -75,7 +71,7 @@ var ofDeciders = []mutant{
 	{"the policy's question is dropped", "gates.go", "			asks = f\n", ""},
 	{"an approval comes after a cancel", "anyone.go", "if _, _, ok := d.t.Cancelled(call); ok {\n		return nil, fmt", "if false {\n		return nil, fmt"},
 	{"what has run is denied", "owner.go", "case end != nil && end.Ruling == Deny && call.Attempt > 0:", "case false:"},
-	{"a poisoned turn is taken over for ever", "claim.go", "if takeovers > MaxTakeovers {", "if false {"},
+	{"a poisoned turn is taken over for ever", "claim.go", "if takeovers > MaxTakeovers {", "if takeovers > MaxTakeovers && false {"},
 	{"the turn completes with a call open", "state.go", "return !slices.ContainsFunc(t.Calls, (*Call).Open)", "return !slices.ContainsFunc(t.Calls[:1], (*Call).Open)"},
 	{"a late success had no effect", "claim.go", "Effects: events.EffectsDone, Result: &l.Outcome.Result,", "Effects: events.EffectsNone, Result: &l.Outcome.Result,"},
 	{"a claim that was cut short is not made up for", "owner.go", "	d.closeLost()\n", ""},
