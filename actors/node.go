@@ -198,7 +198,9 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.halt()
 	var err error
 	if n.ctx.Err() == nil { // otherwise it has died, and its turns were not given back
-		err = n.announce(ctx, true)
+		bounded, end := n.timeout(ctx, lastWords) // a log that is gone must not keep the node
+		err = n.announce(bounded, true)
+		end()
 	}
 	n.drainTurns(ctx)
 	n.cancel()
