@@ -48,6 +48,7 @@ func (a *callActor) Receive(c actor.Context) {
 	case timed:
 		a.timed(m)
 	case again:
+		a.owe.heard = max(a.owe.heard, m.heard)
 		a.again()
 	}
 }
@@ -178,10 +179,11 @@ func (a *callActor) found(m found) {
 	}
 	a.waiting = append(a.waiting, m.effect)
 	if m.key {
-		a.n.root.Send(a.parent, keyHeld{a.owe.inc, a.key.Offset})
+		a.n.root.Send(a.parent, keyHeld{a.owe.inc, a.key.Offset, a.owe.heard})
 	}
 	if a.retry == nil {
-		a.retry = a.n.after(retryWait, func() { a.n.root.Send(a.self, again{}) })
+		heard := a.owe.heard
+		a.retry = a.n.after(retryWait, func() { a.n.root.Send(a.self, again{heard}) })
 	}
 }
 

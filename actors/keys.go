@@ -15,9 +15,13 @@ const keyPatience = time.Second
 // keyBackstop is when such a turn is looked at again if nobody has woken it.
 const keyBackstop = 30 * time.Second
 
-// keyHeld notes that a call waits for a key.
-func (a *turnActor) keyHeld(call int) {
-	a.keys[call] = true
+// keyHeld notes that a call waits for a key. What its gate saw before the last nudge
+// says nothing: that may have been the word that the key is free.
+func (a *turnActor) keyHeld(m keyHeld) {
+	if m.heard != a.heard {
+		return
+	}
+	a.keys[m.call] = true
 	if a.patient == nil {
 		n, inc, self := a.n, a.inc, a.self
 		a.patient = n.after(keyPatience, func() { n.root.Send(self, patience{inc}) })

@@ -152,7 +152,7 @@ func (r *keyRun) turn(id int, name, key string, p payment, calls int) (lifecycle
 			}
 		}
 		if !pause(ctx, 10*time.Millisecond) {
-			r.t.Errorf("turn %s has not ended", turn)
+			r.t.Errorf("turn %s has not ended: %s", turn, r.standing(turn))
 			return lifecycle.Turn{}, false
 		}
 	}

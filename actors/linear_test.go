@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/bus/jetlog/jettest"
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -321,6 +322,37 @@ func (f *fleet) replace() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.nodes[i] = m
+}
+
+// standing is what is known of a turn that does not go on: its events, who lives, and
+// who has its message.
+func (f *fleet) standing(turn events.TurnKey) string {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(f.t.Context()), 10*time.Second)
+	defer stop()
+	var b strings.Builder
+	m := f.node(0)
+	stored, err := m.cfg.Bus.Load(ctx, turn, 0)
+	fmt.Fprintf(&b, "(%v)", err)
+	for _, s := range stored {
+		fmt.Fprintf(&b, "\n  %d %s %s/%d:", s.Seq, s.Commit.At.Format(time.TimeOnly), s.Commit.By.Boot, s.Commit.By.Epoch)
+		for _, r := range s.Commit.Records {
+			fmt.Fprintf(&b, " %d.%s", r.Call, r.Event.Kind())
+		}
+	}
+	f.mu.Lock()
+	for _, n := range f.nodes {
+		fmt.Fprintf(&b, "\n  lives: %s", n.cfg.Boot)
+	}
+	f.mu.Unlock()
+	err = m.cfg.Bus.Held(ctx, func(it bus.Item) error {
+		if it.Turn == turn {
+			fmt.Fprintf(&b, "\n  held: %s of %d", it.ID, it.Seq)
+		}
+		return nil
+	})
+	it, old := m.cfg.Bus.Oldest(ctx, events.DefaultPlacement)
+	fmt.Fprintf(&b, "\n  held: %v, oldest: %s of %s, %v", err, it.ID, it.Turn, old)
+	return b.String()
 }
 
 // tally counts operations by what they are.

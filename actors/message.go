@@ -56,8 +56,9 @@ type due struct {
 
 // keyHeld says that the call waits for a key that another call holds.
 type keyHeld struct {
-	inc  uint64
-	call int
+	inc   uint64
+	call  int
+	heard uint64 // nudges that its gate had heard of before it looked
 }
 
 // patience says that the turn has waited for a key long enough to be parked.
@@ -83,6 +84,7 @@ type owe struct {
 	effects []lifecycle.Effect
 	offset  int
 	asked   *Asked
+	heard   uint64 // nudges acted on
 }
 
 // answer is a call actor's reply to owe: what it could decide at once.
@@ -112,7 +114,7 @@ type timed struct {
 }
 
 // again asks a call actor to try once more what had to wait.
-type again struct{}
+type again struct{ heard uint64 } // nudges that the turn's actor has acted on
 
 // IgnoreDeadLetterLogging marks messages that are not worth a dead-letter log.
 func (appended) IgnoreDeadLetterLogging()    {}

@@ -130,7 +130,7 @@ func (a *turnActor) receive(c actor.Context) {
 		}
 	case keyHeld:
 		if m.inc == a.inc {
-			a.keyHeld(m.call)
+			a.keyHeld(m)
 		}
 	case patience:
 		if m.inc == a.inc {
@@ -540,8 +540,9 @@ func (a *turnActor) nudged(m nudge) {
 	if m.heard != nil {
 		m.heard()
 	}
+	clear(a.keys) // the gates look anew, and say so again
 	for _, i := range ordered(a.calls) {
-		a.n.root.Send(a.calls[i], again{})
+		a.n.root.Send(a.calls[i], again{a.heard})
 	}
 	a.look(m)
 }

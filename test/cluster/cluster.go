@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-run/sluice/test/ports"
 )
 
 // Config is what a cluster is made of. Dir is required; zero elsewhere means what
@@ -135,7 +137,7 @@ func (c *Cluster) prepare() error {
 	if err != nil {
 		return err
 	}
-	routes, err := freePorts(n)
+	routes, err := ports.Free(n)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+
+	"github.com/sluice-run/sluice/test/ports"
 )
 
 // NodeConfig is how a node runs. Zero means what stands beside the field.
@@ -40,11 +42,11 @@ func (c *Cluster) Node(cfg NodeConfig) (*Node, error) {
 		return nil, fmt.Errorf("node %s: set Config.Node, or NodeConfig.Path, to a sluice-node", cfg.Name)
 	}
 	if cfg.Port == 0 {
-		ports, err := freePorts(1)
+		free, err := ports.Free(1)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Port = ports[0]
+		cfg.Port = free[0]
 	}
 	n := &Node{process: process{name: cfg.Name, log: c.path("log", cfg.Name+".log"), spawn: c.spawn}, c: c, cfg: cfg}
 	c.nodes = append(c.nodes, n)
@@ -67,7 +69,7 @@ func (n *Node) Start(ctx context.Context) error {
 	defer stop()
 	args := append([]string{
 		"serve", "--json", "--name", n.cfg.Name, "--nats", cmp.Or(n.cfg.NATS, n.c.URL()), "--replicas", strconv.Itoa(len(n.c.Servers)),
-		"--http", loopback(n.cfg.Port), "--workspace", n.c.Workspace(), "--ledger", n.c.Ledger(), "--fixtures",
+		"--http", ports.Loopback(n.cfg.Port), "--workspace", n.c.Workspace(), "--ledger", n.c.Ledger(), "--fixtures",
 	}, n.cfg.Args...)
 	line, err := n.start(ctx, n.cfg.Path, args, n.cfg.Env)
 	if err != nil {
@@ -91,7 +93,7 @@ func (n *Node) Restart(ctx context.Context) error {
 }
 
 // URL is the address of the node's HTTP door. It stays the same over restarts.
-func (n *Node) URL() string { return "http://" + loopback(n.cfg.Port) }
+func (n *Node) URL() string { return "http://" + ports.Loopback(n.cfg.Port) }
 
 // Boot is the boot id of the last start: the owner of turns, in the log.
 func (n *Node) Boot() string {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/sluice-run/sluice/test/ports"
 )
 
 // roleEnv holds the orders of a process that is to be a NATS server.
@@ -109,7 +111,7 @@ func (o orders) options() (*server.Options, error) {
 		// Clients are told of no other server: who goes through a proxy stays with it.
 		opts.Cluster = server.ClusterOpts{Name: "sluice", Host: "127.0.0.1", Port: o.Route, NoAdvertise: true}
 		for _, port := range o.Routes {
-			opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: loopback(port)})
+			opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: ports.Loopback(port)})
 		}
 	}
 	return opts, nil

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-run/sluice/test/ports"
 )
 
 // Server is one NATS server with JetStream, in a process of its own.
@@ -68,10 +70,10 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 // URL is the server's address for clients. It stays the same over restarts.
-func (s *Server) URL() string { return "nats://" + loopback(s.orders.Port) }
+func (s *Server) URL() string { return "nats://" + ports.Loopback(s.orders.Port) }
 
 // Address is host and port of URL.
-func (s *Server) Address() string { return loopback(s.orders.Port) }
+func (s *Server) Address() string { return ports.Loopback(s.orders.Port) }
 
 // Monitor is the address of the server's HTTP monitoring. It changes with each start.
 func (s *Server) Monitor() string {

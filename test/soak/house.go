@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sluice-run/sluice/test/cluster"
+	"github.com/sluice-run/sluice/test/ports"
 )
 
 // body is a process that faults can be put into.
@@ -161,7 +162,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // alone starts one node with the log in it.
 func alone(ctx context.Context, dir, node string, args []string) (*house, error) {
-	ports, err := freePorts(2)
+	free, err := ports.Free(2)
 	if err != nil {
 		return nil, err
 	}
@@ -170,13 +171,13 @@ func alone(ctx context.Context, dir, node string, args []string) (*house, error)
 		return nil, err
 	}
 	h := &house{
-		nats: "nats://soak@" + ports[1], ledger: filepath.Join(dir, "ledger.jsonl"), where: []string{"--data", data},
+		nats: "nats://soak@" + ports.Loopback(free[1]), ledger: filepath.Join(dir, "ledger.jsonl"), where: []string{"--data", data},
 	}
 	p := newLone(node, filepath.Join(dir, "node.log"), append([]string{
 		"serve", "--json", "--name", "node", "--data", data, "--workspace", work, "--ledger", h.ledger, "--fixtures",
-		"--http", ports[0], "--listen-nats", ports[1], "--nats-token", "soak",
+		"--http", ports.Loopback(free[0]), "--listen-nats", ports.Loopback(free[1]), "--nats-token", "soak",
 	}, args...))
-	h.members = []*member{{name: "node", url: "http://" + ports[0], body: p}}
+	h.members = []*member{{name: "node", url: "http://" + ports.Loopback(free[0]), body: p}}
 	if err := h.start(ctx, h.members[0]); err != nil {
 		return nil, errors.Join(err, h.close())
 	}

@@ -3,7 +3,6 @@ package jettest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/test/ports"
 )
 
 // clusterSize is how many servers a cluster has.
@@ -28,13 +28,16 @@ type Cluster struct {
 // StartCluster starts a cluster and waits until it can make streams.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
-	ports := freePorts(t, clusterSize)
+	places, err := ports.Free(clusterSize)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var routes []string
-	for _, p := range ports {
+	for _, p := range places {
 		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", p))
 	}
 	c := &Cluster{t: t}
-	for i, port := range ports {
+	for i, port := range places {
 		c.Nodes = append(c.Nodes, StartWith(t, server.Options{
 			ServerName: fmt.Sprintf("n%d", i), JetStream: true, StoreDir: t.TempDir(),
 			Cluster: server.ClusterOpts{Name: "jettest", Host: "127.0.0.1", Port: port},
@@ -43,22 +46,6 @@ func StartCluster(t testing.TB) *Cluster {
 	}
 	c.AwaitReady()
 	return c
-}
-
-// freePorts finds ports that nobody listens on. Others may take them before
-// the servers do; then the test fails to start, and says so.
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("find a free port: %v", err)
-		}
-		defer func() { _ = l.Close() }() // nothing was written to it
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }
 
 func parseAll(t testing.TB, addresses []string) []*url.URL {

@@ -13,10 +13,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/test/ports"
 )
 
 // startLimit is how long a server or a cluster may take to be ready.
-const startLimit = 30 * time.Second
+const startLimit = 2 * time.Minute
 
 // Server is a server that can be stopped and started again on its store. It is
 // not safe for use from several goroutines.
@@ -37,7 +38,11 @@ func StartWith(t testing.TB, o server.Options) *Server {
 	t.Helper()
 	o.Host, o.NoLog, o.NoSigs = "127.0.0.1", true, true
 	if o.Port == 0 {
-		o.Port = server.RANDOM_PORT
+		free, err := ports.Free(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Port = free[0]
 	}
 	s := &Server{t: t, opts: o}
 	s.Start()
