@@ -295,7 +295,7 @@ func (s *sim) finalChecks() {
 
 // settle lets everything come to rest, and sees what is left; then the nodes stop.
 func (s *sim) settle() {
-	until := s.moved.Add(2 * rest)
+	until := s.w.Now().Add(2 * rest) // a client may have queued its turn again just now
 	for s.err == nil && s.w.Now().Before(until) {
 		s.step(s.work)
 	}
