@@ -2,6 +2,7 @@ package events
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -38,7 +39,18 @@ type TurnSubmitted struct {
 	Disjoint    bool      `json:"parallel_disjoint,omitempty"` // calls on disjoint resources may run together
 	Limits      Limits    `json:"limits,omitempty,omitzero"`
 	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the caller
-	Imported    string    `json:"imported,omitempty"`    // where a recorded transcript came from; never run
+	Imported    string    `json:"imported,omitempty"`    // where a recorded transcript or turn came from; never run
+}
+
+// ArchiveMark begins TurnSubmitted.Imported of a turn that was recorded in another
+// log and came here in an archive. No transcript's source has a slash.
+const ArchiveMark = "archive/"
+
+// Verbatim says whether the turn is a transcript's: its answers are what the
+// recording has, to the byte. A turn out of an archive is none, since its answers are
+// rendered as those of the log that it was recorded in.
+func (s *TurnSubmitted) Verbatim() bool {
+	return s.Imported != "" && !strings.HasPrefix(s.Imported, ArchiveMark)
 }
 
 // TurnClaimed is a node's claim. It fences every earlier owner.

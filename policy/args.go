@@ -74,6 +74,36 @@ func walkValue(raw json.RawMessage, name, path string, depth int, visit func(nam
 	return true
 }
 
+// leavesOf visits the leaves of a JSON value in order. It is false where visit was, or
+// where there is something that it does not look into.
+func leavesOf(raw json.RawMessage, path string, depth int, visit func(Leaf) bool) bool {
+	raw = bytes.Trim(raw, " \t\r\n")
+	if len(raw) == 0 || depth > maxArgDepth {
+		return false
+	}
+	switch raw[0] {
+	case '{':
+		for _, m := range members(raw) {
+			if !leavesOf(m.value, path+"/"+escapePointer(m.name), depth+1, visit) {
+				return false
+			}
+		}
+		return json.Valid(raw)
+	case '[':
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) != nil {
+			return false
+		}
+		for i, v := range list {
+			if !leavesOf(v, path+"/"+strconv.Itoa(i), depth+1, visit) {
+				return false
+			}
+		}
+		return true
+	}
+	return json.Valid(raw) && visit(Leaf{path, raw})
+}
+
 // pointer is the JSON Pointer to the first string in args that is text; "" if
 // there is none.
 func pointer(args json.RawMessage, text string) string {

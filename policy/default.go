@@ -102,11 +102,16 @@ func (rs Rules) Authorize(r Request) Verdict {
 		}
 		v.Policies = append(v.Policies, f.Policies...)
 	}
-	return settle(v, r)
+	return Settle(v, r)
 }
 
-// settle turns a collected verdict into one that can be acted upon.
-func settle(v Verdict, r Request) Verdict {
+// Floor are the rows that hold whatever else decides: nothing else could judge what
+// they deny.
+func Floor() Rules { return New(Config{})[:2] }
+
+// Settle turns a collected verdict into one that can be acted upon: no decision is
+// deny, ask is deny where nobody can be asked, and ids are sorted.
+func Settle(v Verdict, r Request) Verdict {
 	switch {
 	case v.Decision == "":
 		v.Decision, v.Policies = Deny, []string{ruleDefault}

@@ -36,6 +36,10 @@ func Judge(a Authorizer, r Request) Verdict {
 	return a.Authorize(r)
 }
 
+// Shown is a name from a model inside a sentence, in quotation marks: short, and
+// without what could end the sentence or steer a terminal.
+func Shown(name string) string { return shown(name) }
+
 // shown is a name from a model inside a sentence: short, and without what could
 // end the sentence or steer a terminal.
 func shown(name string) string {

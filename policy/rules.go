@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"strings"
-
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -57,7 +55,7 @@ const maxPaths = 1000
 
 func pathWorkspace(r Request) Finding {
 	if len(r.Op.Paths) > maxPaths {
-		return Finding{Decision: Deny, Code: events.TooLarge, Reason: "The call names more than 1000 paths; split it into several calls."}
+		return Finding{Decision: Deny, Code: events.TooLarge, Reason: tooManyPaths}
 	}
 	if _, ok := shellText(r); ok {
 		return Finding{} // the shell's own rules look at those
@@ -73,18 +71,15 @@ func pathWorkspace(r Request) Finding {
 	return Finding{}
 }
 
-// pathRepository asks before a call writes what git runs: its configuration and
-// hooks name programs, and then even git status would run them. A folder with a
-// file HEAD may be taken for a repository too.
+// pathRepository asks before a call writes what git runs: then even git status would
+// run it.
 func pathRepository(r Request) Finding {
 	if r.Op.Class != events.OpWrite {
 		return Finding{}
 	}
 	for _, p := range r.Op.Paths {
-		for seg := range strings.FieldsFuncSeq(p, func(c rune) bool { return c == '/' || c == '\\' }) {
-			if s := strings.ToLower(strings.TrimRight(seg, ". ")); s == ".git" || s == "head" || strings.HasPrefix(s, "git~") {
-				return Finding{Decision: Ask, Path: pointer(r.Args, p), Reason: "The files of a git repository decide which programs git runs; a person must look at the change first."}
-			}
+		if decidesGit(p) {
+			return Finding{Decision: Ask, Path: pointer(r.Args, p), Reason: "The files of a git repository decide which programs git runs; a person must look at the change first."}
 		}
 	}
 	return Finding{}

@@ -143,7 +143,7 @@ func converse(c Conversation, e Event) Conversation {
 
 func submitted(e Event, s *events.TurnSubmitted) *Turn {
 	t := &Turn{
-		Key: e.Turn, Format: s.Format, Limits: s.Limits, Imported: s.Imported != "",
+		Key: e.Turn, Format: s.Format, Limits: s.Limits, Imported: s.Verbatim(),
 		From: e.Pos, Last: e.Pos, Calls: make([]Call, len(s.Calls)),
 	}
 	for i, raw := range s.Calls {

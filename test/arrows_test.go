@@ -28,7 +28,7 @@ var arrows = []arrow{
 	// Promises, and their keepers.
 	{"bus", []string{"events"}},
 	{"bus/jetlog", []string{"bus", "events"}},
-	{"bus/jetlog/jettest", []string{"bus/jetlog"}},
+	{"bus/jetlog/jettest", []string{"bus/jetlog", "test/ports"}},
 	{"bus/memlog", []string{"bus", "events"}},
 	{"bus/bustest", []string{"bus", "events"}},
 

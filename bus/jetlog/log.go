@@ -42,6 +42,11 @@ func (b *Bus) append(ctx context.Context, c events.Commit, at uint64) (bus.Store
 	if err != nil {
 		return bus.Stored{}, err
 	}
+	return b.put(ctx, c, body, at)
+}
+
+// put stores a commit in its encoded form.
+func (b *Bus) put(ctx context.Context, c events.Commit, body []byte, at uint64) (bus.Stored, error) {
 	if len(body) > bus.MaxCommit {
 		return bus.Stored{}, fmt.Errorf("%d bytes: %w", len(body), bus.ErrTooLarge)
 	}

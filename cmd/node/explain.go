@@ -12,10 +12,12 @@ import (
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/policyfile"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
+	"github.com/sluice-run/sluice/policy/cedar"
 )
 
 // explained is what the gates would say of a call.
@@ -29,6 +31,26 @@ type explained struct {
 	Tier      events.Tier       `json:"tier,omitempty"`
 	Operation *events.Operation `json:"operation,omitempty"`
 	Policy    string            `json:"policy,omitempty"` // version
+	Texts     []policyText      `json:"texts,omitempty"`  // of those policies that are written in Cedar
+}
+
+// policyText is a deciding policy as its file has it.
+type policyText struct {
+	ID   string `json:"id"`
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Text string `json:"text"`
+}
+
+// texts are those of the policies that decided.
+func texts(set *cedar.Set, ids []string) []policyText {
+	var out []policyText
+	for _, id := range ids {
+		for _, p := range set.Find(id) {
+			out = append(out, policyText{p.ID, p.File, p.Line, p.Text})
+		}
+	}
+	return out
 }
 
 // explain is the verb that asks the gates, and runs nothing.
@@ -37,7 +59,7 @@ func (a *app) explain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain TOOL ARGS", Short: "Say what the gates would decide of a call, and why", Args: command.Args(2, 2, "a tool and its arguments"),
 		Long: "Say what the gates would decide of a call, and why, with the same code that a node uses. Nothing is run, and no\n" +
-			"node is needed; where one runs on the data directory, its --fixtures, --network, --principals and --workspace count\n" +
+			"node is needed; where one runs on the data directory, its --fixtures, --network, --policy, --principals and --workspace count\n" +
 			"unless they are given. The gates that need state (idempotency key, circuit, locks) are not asked.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := a.set.asNode(); err != nil {
@@ -50,17 +72,7 @@ func (a *app) explain() *cobra.Command {
 			if a.json {
 				return a.printJSON(x)
 			}
-			a.print("%s by %s", x.Decision, x.Gate)
-			if x.Code != "" {
-				a.print(" (%s)", x.Code)
-			}
-			a.print("\n  reason    %s\n", show.Short(x.Reason, 2000))
-			if len(x.Policies) > 0 {
-				a.print("  policies  %s\n", strings.Join(x.Policies, ", "))
-			}
-			if x.Path != "" {
-				a.print("  path      %s\n", show.Short(x.Path, 300))
-			}
+			a.printExplained(x)
 			return nil
 		},
 	}
@@ -68,9 +80,31 @@ func (a *app) explain() *cobra.Command {
 	f.StringVar(&turn.Mode, "mode", turn.Mode, "read_only or write")
 	f.BoolVar(&turn.CanAsk, "can-ask", turn.CanAsk, "somebody can be asked")
 	f.StringVar(&turn.Principal.ID, "principal", "local", "`id` of who acts")
+	f.StringVar(&turn.Principal.Kind, "kind", "", "what acts: agent, person or service; left out: agent")
+	f.StringSliceVar(&turn.Principal.Parents, "parents", nil, "`ids` of those for whom the principal acts, nearest first")
 	f.StringSliceVar(&turn.Allow, "allow", nil, "narrow the allowlist to these `tools`")
 	a.set.toolFlags(f)
 	return cmd
+}
+
+func (a *app) printExplained(x explained) {
+	a.print("%s by %s", x.Decision, x.Gate)
+	if x.Code != "" {
+		a.print(" (%s)", x.Code)
+	}
+	a.print("\n  reason    %s\n", show.Short(x.Reason, 2000))
+	if len(x.Policies) > 0 {
+		a.print("  policies  %s\n", strings.Join(x.Policies, ", "))
+	}
+	if x.Path != "" {
+		a.print("  path      %s\n", show.Short(x.Path, 300))
+	}
+	for _, t := range x.Texts {
+		a.print("\n%s:%d\n", show.Short(t.File, 200), t.Line)
+		for line := range strings.Lines(t.Text) {
+			a.print("  %s\n", show.Short(strings.TrimRight(line, "\r\n"), 500))
+		}
+	}
 }
 
 // told are the settings of a node that decide what its gates say, for who asks.
@@ -82,10 +116,15 @@ func (s *settings) told() (map[string]string, error) {
 	out := map[string]string{
 		"workspace": workspace, "fixtures": strconv.FormatBool(s.fixtures), "network": strconv.FormatBool(s.network),
 	}
-	if s.principals != "" {
-		out["principals"], err = filepath.Abs(s.principals)
+	for name, path := range map[string]string{"principals": s.principals, "policy": s.policy} {
+		if path == "" {
+			continue
+		}
+		if out[name], err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
 	}
-	return out, err
+	return out, nil
 }
 
 // asNode takes over what the node on the data directory has told of its settings,
@@ -101,7 +140,7 @@ func (s *settings) asNode() error {
 	if !found {
 		return nil
 	}
-	for name, into := range map[string]*string{"workspace": &s.workspace, "principals": &s.principals} {
+	for name, into := range map[string]*string{"workspace": &s.workspace, "principals": &s.principals, "policy": &s.policy} {
 		if v := r.More[name]; v != "" && s.from[name] == "" {
 			*into = v
 		}
@@ -116,21 +155,37 @@ func (s *settings) asNode() error {
 
 // explain asks the gates that need no state, in their order.
 func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explained, error) {
-	registry, err := s.plainRegistry()
+	set, err := policyfile.Load(s.policy)
 	if err != nil {
 		return explained{}, err
 	}
-	allow, err := s.allowlists()
+	gates, err := s.gates(set)
 	if err != nil {
 		return explained{}, err
 	}
 	if turn.Workspace, err = s.directory(); err != nil {
 		return explained{}, err
 	}
-	gates := actors.Gates{Registry: registry, Authorizer: authorizer(), Allow: allow, Network: s.network}
 	if turn.Mode != events.ModeRead && turn.Mode != events.ModeWrite {
 		return explained{}, exit.Misused(fmt.Errorf("mode %q", turn.Mode), "use read_only or write")
 	}
+	x := explainBy(gates, turn, tool, raw)
+	x.Texts = texts(set, x.Policies)
+	return x, nil
+}
+
+// gates are those of a node with these settings and that policy.
+func (s *settings) gates(set *cedar.Set) (actors.Gates, error) {
+	registry, err := s.plainRegistry()
+	if err != nil {
+		return actors.Gates{}, err
+	}
+	allow, err := s.allowlists()
+	return actors.Gates{Registry: registry, Authorizer: set, Allow: allow, Network: s.network}, err
+}
+
+// explainBy asks gates about a call.
+func explainBy(gates actors.Gates, turn events.TurnSubmitted, tool, raw string) explained {
 	asked := &actors.Asked{Tool: tool, Turn: &turn}
 	asked.Args, asked.Fault = lifecycle.Parse(strings.ToValidUTF8(raw, "\uFFFD"))
 	findings, verdict := gates.Static(asked)
@@ -145,7 +200,7 @@ func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explain
 	switch {
 	case last.Ruling == lifecycle.Deny:
 		out.Decision = policy.Deny
-		return out, nil
+		return out
 	case last.Ruling == lifecycle.Ask:
 		out.Decision = policy.Ask
 	case verdict.Tier == events.Approval && turn.CanAsk:
@@ -156,5 +211,5 @@ func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explain
 		out.Reason = "A call of this tool always needs a person's approval, and nobody can be asked."
 	}
 	out.Tier, out.Operation = verdict.Tier, &verdict.Operation
-	return out, nil
+	return out
 }

@@ -73,7 +73,7 @@ func (a *app) root() command.Root {
 		Flags: a.set.storeFlags, Complete: a.set.complete, JSON: &a.json,
 		Verbs: []func() *cobra.Command{
 			a.serve, a.submit, a.tail, a.cancel, a.approve, a.deny, a.resolve, a.compensate, a.inbox, a.nodes, a.breaker, a.tools,
-			a.explain, a.demo, a.config, a.version,
+			a.explain, a.policy, a.demo, a.config, a.version,
 		},
 	}
 }

@@ -65,6 +65,7 @@ func (s *settings) breaker() lifecycle.BreakerConfig {
 type node struct {
 	ses      *session.Session
 	registry *tools.Registry
+	judge    *judge
 	metrics  *gateway.Metrics
 	actors   *actors.Node
 	desk     *gateway.Desk
@@ -90,7 +91,11 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err != nil {
 		return nil, err
 	}
-	n := &node{ses: ses, registry: registry, boot: ulid.Make().String()}
+	judge, err := newJudge(s.policy)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{ses: ses, registry: registry, judge: judge, boot: ulid.Make().String()}
 	n.metrics = gateway.NewMetrics(gateway.MetricsConfig{
 		Known:    func(tool string) bool { _, ok := registry.Lookup(tool); return ok },
 		Breakers: func() (map[string]string, error) { return n.circuits(s.breaker()) },
@@ -99,7 +104,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	})
 	seen.Observer = n.metrics
 	n.actors, err = actors.New(actors.Config{
-		Bus: kept, Registry: registry, Authorizer: authorizer(), Boot: n.boot, Name: s.nodeName(), Version: command.Version(), Workspace: workspace,
+		Bus: kept, Registry: registry, Authorizer: judge, Boot: n.boot, Name: s.nodeName(), Version: command.Version(), Workspace: workspace,
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
 		Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
 		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: s.retention,

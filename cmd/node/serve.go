@@ -118,6 +118,9 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	if _, err := s.directory(); err != nil {
 		return nil, err // before a data directory is made
 	}
+	if _, err := newJudge(s.policy); err != nil {
+		return nil, err
+	}
 	var ses *session.Session
 	var err error
 	if s.NATS != "" {
@@ -137,14 +140,16 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	own, shut := context.WithCancel(context.WithoutCancel(ctx))
 	out.shut = shut
 	out.wg.Go(func() { s.lookAround(own, n.desk, log) })
-	if l == nil {
-		return out, out.announce()
+	if l != nil {
+		out.address = "http://" + l.Addr().String()
+		api := gateway.NewAPI(gateway.APIConfig{
+			Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Breaker: s.breaker(), Hosts: s.hosts, Log: log, Ready: out.ready,
+		})
+		go func() { out.ended <- api.Serve(own, l, s.drain) }()
 	}
-	out.address = "http://" + l.Addr().String()
-	api := gateway.NewAPI(gateway.APIConfig{
-		Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Breaker: s.breaker(), Hosts: s.hosts, Log: log, Ready: out.ready,
-	})
-	go func() { out.ended <- api.Serve(own, l, s.drain) }()
+	if s.policy != "" {
+		out.heed(own) // BEFORE anybody is told that the node has a policy to read anew
+	}
 	return out, out.announce()
 }
 
@@ -178,6 +183,7 @@ func (s *serving) announce() error {
 		return err
 	}
 	more["boot"], more["sync"] = s.node.boot, s.ses.Bus.Barrier().Mode()
+	s.node.judge.tell(more)
 	return s.ses.Server.Announce(func(r *jetlog.Running) { r.HTTP, r.More = s.address, more })
 }
 

@@ -28,15 +28,15 @@ type settings struct {
 
 	session.Place
 
-	http, listen, token, sync, workspace, principals, name string
-	hosts, placements                                      []string
-	room, replicas, breakerFailures                        int
-	drain, approval, breakerWindow, retention              time.Duration
-	ackWait, keyRetention                                  time.Duration
-	presence                                               spanOrOff
-	fixtures, network                                      bool
-	ledger                                                 string
-	logLevel, logFormat                                    string
+	http, listen, token, sync, workspace, principals, policy, name string
+	hosts, placements                                              []string
+	room, replicas, breakerFailures                                int
+	drain, approval, breakerWindow, retention                      time.Duration
+	ackWait, keyRetention                                          time.Duration
+	presence                                                       spanOrOff
+	fixtures, network                                              bool
+	ledger                                                         string
+	logLevel, logFormat                                            string
 
 	from     map[string]string // where a setting's value comes from
 	patience time.Duration     // see nextNode
@@ -90,7 +90,13 @@ func (s *settings) toolFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.fixtures, "fixtures", false, "register the small tools for trying faults, too")
 	f.StringVar(&s.ledger, "ledger", "", "`file` that the fixtures with effects write to; left out: fixtures-ledger.jsonl in the data directory")
 	f.BoolVar(&s.network, "network", false, "tools may use the network")
+	s.policyFlag(f)
 	f.StringVar(&s.principals, "principals", "", "YAML `file` with each principal's allowlist; left out: everybody may call every tool")
+}
+
+// policyFlag says which policy judges.
+func (s *settings) policyFlag(f *pflag.FlagSet) {
+	f.StringVar(&s.policy, "policy", "", "`file` of Cedar policies, or directory with files *.cedar; left out: the program's own, which policy default prints")
 }
 
 // doorFlags say where HTTP listens.

@@ -21,7 +21,6 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
-	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/fixture"
 	"github.com/sluice-run/sluice/tools/fs"
@@ -57,9 +56,6 @@ func (s *settings) registry(u actors.UndoConfig) (*tools.Registry, error) {
 
 // plainRegistry is the registry of a process that runs nothing.
 func (s *settings) plainRegistry() (*tools.Registry, error) { return s.registry(actors.UndoConfig{}) }
-
-// authorizer is the default policy, with the rule for undoing.
-func authorizer() policy.Authorizer { return append(policy.New(policy.Config{}), actors.UndoRule()) }
 
 func one(t tools.Tool, err error) ([]tools.Tool, error) { return []tools.Tool{t}, err }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/codec"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -267,7 +268,7 @@ func (c *checker) conversation(ctx context.Context, log source, trace string, r 
 		last = s.Position(len(s.Commit.Records) - 1)
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, archive.ErrDamaged) {
 		return err
 	}
 	if err := valid(conv.Turns); err != nil {
@@ -281,7 +282,7 @@ func (k *checking) references(ctx context.Context, blobs bus.Blobs) error {
 	seen := make(map[string]bool)
 	var failed error
 	k.each(func(e projections.Event) {
-		for _, ref := range referencesIn(e.Event) {
+		for _, ref := range archive.References(e.Event) {
 			if seen[ref.Digest] || failed != nil {
 				continue
 			}
@@ -297,57 +298,4 @@ func (k *checking) references(ctx context.Context, blobs bus.Blobs) error {
 		}
 	})
 	return failed
-}
-
-// referencesIn are the bytes outside the log that an event names.
-func referencesIn(e events.Event) []events.BlobRef {
-	var out []events.BlobRef
-	add := func(refs ...*events.BlobRef) {
-		for _, r := range refs {
-			if r != nil {
-				out = append(out, *r)
-			}
-		}
-	}
-	switch v := e.(type) {
-	case *events.TurnSubmitted:
-		for _, c := range v.Calls {
-			add(c.Args.Ref)
-		}
-	case *events.Requested:
-		add(v.Args.Ref)
-	case *events.Approved:
-		if v.Args != nil {
-			add(v.Args.Ref)
-		}
-	case *events.Deduplicated:
-		add(referencesOf(&v.Outcome.Result)...)
-	case *events.Resolved:
-		add(referencesOf(v.Result)...)
-	case *events.Compensated:
-		add(referencesOf(&v.Result)...)
-	case *events.TurnCompleted:
-		for i := range v.Cuts {
-			add(&v.Cuts[i].Whole)
-		}
-	default:
-		if o := events.OutcomeOf(e); o != nil {
-			add(referencesOf(&o.Result)...)
-		}
-	}
-	return out
-}
-
-func referencesOf(r *events.Result) []*events.BlobRef {
-	if r == nil {
-		return nil
-	}
-	out := []*events.BlobRef{r.Text.Ref}
-	if r.Cut != nil {
-		out = append(out, &r.Cut.Whole)
-	}
-	for i := range r.Blobs {
-		out = append(out, &r.Blobs[i])
-	}
-	return out
 }

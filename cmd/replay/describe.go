@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,7 +16,7 @@ func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 
 // call hangs one call below a node: how it stands, what is known of it, its events.
 func (st *story) call(parent *node, offset int) {
-	list := st.calls[offset]
+	list := st.told(offset)
 	c := st.turn.Call(offset)
 	if c == nil {
 		n := parent.add(fmt.Sprintf("call %d  is not in the submission", offset))
@@ -26,23 +25,43 @@ func (st *story) call(parent *node, offset int) {
 		}
 		return
 	}
-	n := parent.add(fmt.Sprintf("call %d  %s  %s", offset, show.Short(c.Tool, 64), standing(c)), st.facts(c)...)
+	n := parent.add(fmt.Sprintf("call %d  %s  %s", offset, show.Short(c.Tool, 64), standing(c)))
+	for _, f := range st.facts(c) {
+		n.more = append(n.more, fmt.Sprintf("%-9s %s", f.name, f.text))
+	}
 	for _, e := range list {
 		line(n, e)
 	}
 }
 
-// standing is how a call stands.
+// standing is how a call stands, and what is known of its effects.
 func standing(c *lifecycle.Call) string {
+	if e := effects(c); e != "" {
+		return status(c) + ", effects " + e
+	}
+	return status(c)
+}
+
+// status is how a call stands, in a word or two.
+func status(c *lifecycle.Call) string {
 	switch {
 	case c.Phase == lifecycle.PhaseNone:
 		return "not yet requested"
 	case c.Open():
 		return "open: " + string(c.Phase)
-	case c.Outcome == nil || c.Outcome.Effects == "":
-		return string(c.Last)
+	case c.Terminal != nil:
+		return string(c.Terminal.Kind())
 	}
-	out := string(c.Terminal.Kind()) + ", effects " + string(c.Outcome.Effects)
+	return string(c.Last)
+}
+
+// effects is what is known of a call's effects; "" before its end, and of one that
+// was denied.
+func effects(c *lifecycle.Call) string {
+	if c.Open() || c.Outcome == nil || c.Outcome.Effects == "" {
+		return ""
+	}
+	out := string(c.Outcome.Effects)
 	if c.Resolved != nil {
 		out += ", resolved: effects " + string(c.Resolved.Effects)
 	}
@@ -52,13 +71,16 @@ func standing(c *lifecycle.Call) string {
 	return out
 }
 
+// fact is a line below a call.
+type fact struct{ name, text string }
+
 // facts are the lines below a call: its arguments, where its time went, why it
 // was let through or not, and what came of it.
-func (st *story) facts(c *lifecycle.Call) []string {
-	var out []string
+func (st *story) facts(c *lifecycle.Call) []fact {
+	var out []fact
 	add := func(name, text string) {
 		if text != "" {
-			out = append(out, fmt.Sprintf("%-9s %s", name, text))
+			out = append(out, fact{name, text})
 		}
 	}
 	raw := st.turn.Submitted.Calls[c.Offset]
@@ -68,71 +90,42 @@ func (st *story) facts(c *lifecycle.Call) []string {
 		add("changed to", body(*c.Approved.Args))
 	}
 	add("key", show.Short(raw.Key, 100))
-	add("stages", stages(c))
-	for _, p := range policy(st.calls[c.Offset]) {
+	t := st.tale(c.Offset)
+	add("stages", t.stages(measured(c)))
+	for _, p := range t.policies {
 		add("policy", p)
 	}
 	add("answer", answer(c))
 	return out
 }
 
-// stages are how long the call spent where: as its end has it, else as far as its
-// events tell.
-func stages(c *lifecycle.Call) string {
-	var s events.Stages
-	if c.Outcome != nil {
-		s = c.Outcome.Stages
-	}
-	if s == (events.Stages{}) {
-		s = events.Stages{
-			Gates:    between(c.RequestedAt, cmp.Or(c.AskedAt, c.AuthorizedAt)),
-			Approval: between(c.AskedAt, c.ApprovedAt),
-			Wait:     between(c.AuthorizedAt, c.StartedAt),
-		}
-	}
-	var parts []string
-	for _, p := range []struct {
-		name string
-		us   int64
-	}{{"queue", s.Queue}, {"gates", s.Gates}, {"approval", s.Approval}, {"wait", s.Wait}, {"run", s.Run}} {
-		if p.us != 0 {
-			parts = append(parts, p.name+" "+took(time.Duration(p.us)*time.Microsecond))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-func between(a, b time.Time) int64 {
-	if a.IsZero() || b.Before(a) {
+// measured is how long the last attempt ran by the node's own word; 0 if it gave none.
+func measured(c *lifecycle.Call) time.Duration {
+	if c.Outcome == nil || c.Last == events.KindDeduplicated {
 		return 0
 	}
-	return b.Sub(a).Microseconds()
+	return time.Duration(c.Outcome.Stages.Run) * time.Microsecond
 }
 
-// policy is why the call was let through, asked about or denied: each decision
+// policy notes why the call was let through, asked about or denied: each decision
 // with the policies behind it, once.
-func policy(list []told) []string {
-	var out []string
-	add := func(s string) {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
+func (t *tale) policy(e events.Event) {
+	text := ""
+	switch v := e.(type) {
+	case *events.ApprovalRequested:
+		text = "ask: " + show.Short(v.Why, 300) + basis(v.Policies, v.Policy)
+	case *events.Authorized:
+		text = fmt.Sprintf("%s: %s, %s%s", show.Short(v.Decision, 32), show.Short(string(v.Verdict.Tier), 32), operation(v.Verdict.Operation), basis(v.Verdict.Policies, v.Verdict.Policy))
+	case *events.Denied:
+		path := ""
+		if v.Path != "" {
+			path = " at " + show.Short(v.Path, 120)
 		}
+		text = fmt.Sprintf("deny: gate %s, %s%s: %s%s", show.Short(v.Gate, 32), show.Short(string(v.Code), 40), path, show.Short(v.Reason, 300), basis(v.Policies, v.Policy))
 	}
-	for _, e := range list {
-		switch v := e.ev.Event.(type) {
-		case *events.ApprovalRequested:
-			add("ask: " + show.Short(v.Why, 300) + basis(v.Policies, v.Policy))
-		case *events.Authorized:
-			add(fmt.Sprintf("%s: %s, %s%s", show.Short(v.Decision, 32), show.Short(string(v.Verdict.Tier), 32), operation(v.Verdict.Operation), basis(v.Verdict.Policies, v.Verdict.Policy)))
-		case *events.Denied:
-			path := ""
-			if v.Path != "" {
-				path = " at " + show.Short(v.Path, 120)
-			}
-			add(fmt.Sprintf("deny: gate %s, %s%s: %s%s", show.Short(v.Gate, 32), show.Short(string(v.Code), 40), path, show.Short(v.Reason, 300), basis(v.Policies, v.Policy)))
-		}
+	if text != "" && !slices.Contains(t.policies, text) {
+		t.policies = append(t.policies, text)
 	}
-	return out
 }
 
 // operation is what the call would do, as it was parsed.
@@ -227,9 +220,9 @@ func describe(e told) string {
 		}
 		return out
 	case *events.Retrying:
-		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, show.Short(e.moment.Detail, 200), stamp(v.Until))
+		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, show.Short(e.detail, 200), stamp(v.Until))
 	case *events.Deduplicated:
-		return show.Short(e.moment.Detail, 300)
+		return show.Short(e.detail, 300)
 	case *events.Cancelled:
 		return ending(v.Outcome, v.Reason)
 	case *events.Unknown:
@@ -250,7 +243,7 @@ func describe(e told) string {
 	if o := events.OutcomeOf(e.ev.Event); o != nil {
 		return ending(*o, "")
 	}
-	return show.Short(e.moment.Detail, 300)
+	return show.Short(e.detail, 300)
 }
 
 // ending is how an attempt ended, without its answer.

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,44 +14,147 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/command"
-	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/projections/readstore"
 	"github.com/sluice-run/sluice/tools"
 )
 
-// list is the verb that shows what traces there are.
-func (a *app) list() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "Show every trace of the log, a line each, in the order in which they began", Args: command.Args(0, 0, "none"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withStore(cmd.Context(), false, func(st *session.Session) error { return a.runList(cmd.Context(), st.Bus) })
-		},
-	}
+// lister is list, with what it was asked for.
+type lister struct {
+	app    *app
+	query  readstore.Query
+	before events.Position // only traces that began before it; zero: all
+	limit  int             // the newest of them; 0 means all
+	store  string          // directory of a read store; "" means the data directory's, "off" none
 }
 
-func (a *app) runList(ctx context.Context, log source) error {
-	l := newListing()
-	broken := false
-	err := scan(ctx, log, bus.Filter{}, func(d damage) {
-		broken = true
-		a.complain(fmt.Errorf("%s", d))
-	}, func(s bus.Stored) error {
-		l.add(s)
-		return nil
-	})
+// list is the verb that shows what traces there are.
+func (a *app) list() *cobra.Command {
+	l := &lister{app: a}
+	var since, until, before string
+	cmd := &cobra.Command{
+		Use: "list", Short: "Show the traces of the log, a line each, in the order in which they began: the newest is last", Args: command.Args(0, 0, "none"),
+		Long: "Show the traces of the log, a line each, in the order in which they began: the newest is last. Filters that say\n" +
+			"something of a call (--tool, --status, --principal, --text) must all fit one and the same call of the trace; each\n" +
+			"may be given several times, or with commas, and then one of the values must fit. A trace is in a time if one of its\n" +
+			"events may be. Where a node keeps a read store of this log that is up to date it answers at once, else the log is read;\n" +
+			"the answer is the same.\n\n" +
+			"  sluice-replay list --since 2h --tool charge --status unknown,failed\n" +
+			"  sluice-replay list --text 'card declin*' --limit 20\n" +
+			"  sluice-replay list --limit 20 --before 1.4711.0      the page before the one that begins there",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := l.parse(since, until, before, time.Now()); err != nil {
+				return err
+			}
+			return a.withReading(cmd.Context(), func(r *reading) error { return l.run(cmd.Context(), r) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&since, "since", "", "traces with an event at or behind this `time`: RFC 3339, a date, or how long ago (2h, 3d)")
+	f.StringVar(&until, "until", "", "traces that began before this `time`")
+	f.StringSliceVar(&l.query.Tools, "tool", nil, "traces with a call of one of these `tools`")
+	f.StringSliceVar(&l.query.Statuses, "status", nil, "traces with a call that stands so: "+strings.Join(readstore.Statuses(), ", "))
+	f.StringSliceVar(&l.query.Principals, "principal", nil, "traces with a call that one of these `principals` submitted")
+	f.StringVar(&l.query.Text, "text", "", "traces with a call that holds these `words`, in its arguments, answer, error or reasons; word* is a beginning, \"…\" a phrase")
+	f.IntVar(&l.limit, "limit", 0, "only the newest `traces`, so many; 0 means all")
+	f.StringVar(&before, "before", "", "only traces that began before this `position`")
+	f.StringVar(&l.store, "read-store", "", "`directory` of the node's read store, or off; left out: that of --data, where there is one")
+	return cmd
+}
+
+func (l *lister) parse(since, until, before string, now time.Time) error {
+	var err error
+	if l.query.Since, err = parseWhen("since", since, now); err != nil {
+		return err
+	}
+	if l.query.Until, err = parseWhen("until", until, now); err != nil {
+		return err
+	}
+	if before != "" {
+		if l.before, err = events.ParsePosition(before); err != nil {
+			return exit.Misused(fmt.Errorf("--before: %w", err), "give the position at which a trace begins, as --json has it in from")
+		}
+	}
+	if l.limit < 0 {
+		return exit.Misused(fmt.Errorf("--limit %d: want a number of traces, or 0 for all", l.limit), "")
+	}
+	if err := l.query.Check(); err != nil {
+		return exit.Misused(err, "see sluice-replay list --help")
+	}
+	return nil
+}
+
+// run lists the traces: by the read store where there is one, else by reading the log.
+func (l *lister) run(ctx context.Context, r *reading) error {
+	list, more, done, err := l.fromStore(ctx, r)
+	var wrong error
+	if err == nil && !done {
+		list, more, wrong, err = l.fromLog(ctx, r)
+	}
 	if err != nil {
 		return err
 	}
-	if a.json {
-		err = l.printJSON(a)
+	if l.app.json {
+		for _, t := range list {
+			if err := l.app.printJSON(t); err != nil {
+				return err
+			}
+		}
 	} else {
-		l.print(a)
+		l.print(list)
 	}
-	if err == nil && broken {
-		err = errSaid
+	if more > 0 {
+		l.app.note("%s began earlier: --before %s shows them", count(more, "more trace"), list[0].From)
 	}
-	return err
+	return wrong
+}
+
+// fromLog reads the log. wrong says that a part of it could not be read; that was told.
+func (l *lister) fromLog(ctx context.Context, r *reading) (list []readstore.Trace, more int, wrong, err error) {
+	sums := newListing()
+	match, err := readstore.NewMatcher(l.query)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	err = scan(ctx, r, bus.Filter{}, func(d damage) {
+		wrong = errSaid
+		l.app.complain(fmt.Errorf("%s", d))
+	}, func(s bus.Stored) error {
+		sums.add(s)
+		match.Add(s)
+		return nil
+	})
+	if errors.Is(err, archive.ErrDamaged) {
+		l.app.complain(err)
+		wrong, err = errSaid, nil
+	}
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	var kept []*summary
+	for _, t := range sums.all {
+		if l.inTime(t) && (l.before == (events.Position{}) || t.from.Compare(l.before) < 0) && match.Matches(t.trace) {
+			kept = append(kept, t)
+		}
+	}
+	if l.limit > 0 && len(kept) > l.limit {
+		more = len(kept) - l.limit
+		kept = kept[more:]
+	}
+	list = make([]readstore.Trace, len(kept))
+	for i, t := range kept {
+		list[i] = sums.view(t)
+	}
+	return list, more, wrong, nil
+}
+
+// inTime says whether a trace may have an event in the time that is asked for.
+func (l *lister) inTime(t *summary) bool {
+	q := l.query
+	return (q.Since.IsZero() || t.last >= q.Since.UnixMicro()) && (q.Until.IsZero() || t.first < q.Until.UnixMicro())
 }
 
 // mostTools bounds the tools that are named of one trace.
@@ -158,56 +262,31 @@ func (l *listing) toolNames(t *summary) []string {
 	return out
 }
 
-// traceLine is a trace in JSON. Scripts read it.
-type traceLine struct {
-	Trace     string         `json:"trace"`
-	Turns     int            `json:"turns"`
-	OpenTurns int            `json:"open_turns"`
-	Calls     int            `json:"calls"`
-	Statuses  map[string]int `json:"statuses"` // calls by their terminal, or open
-	Tools     []string       `json:"tools"`
-	MoreTools bool           `json:"more_tools,omitempty"` // than are named
-	Events    int            `json:"events"`
-	Imported  bool           `json:"imported,omitempty"`
-	Newer     bool           `json:"newer,omitempty"` // holds events of a newer release
-	First     time.Time      `json:"first"`
-	Last      time.Time      `json:"last"`
-	From      string         `json:"from"` // positions
-	To        string         `json:"to"`
-}
-
-func (l *listing) printJSON(a *app) error {
-	for _, t := range l.all {
-		line := traceLine{
-			Trace: t.trace, Turns: int(t.turns), OpenTurns: max(int(t.turns)-int(t.ended), 0), Calls: int(t.calls), Statuses: map[string]int{},
-			Tools: l.toolNames(t), MoreTools: t.more, Events: int(t.events), Imported: t.imported, Newer: t.foreign,
-			First: time.UnixMicro(t.first).UTC(), Last: time.UnixMicro(t.last).UTC(), From: t.from.String(), To: t.to.String(),
-		}
-		for i, kind := range show.Endings {
-			if t.ends[i] > 0 {
-				line.Statuses[string(kind)] = int(t.ends[i])
-			}
-		}
-		if n := t.open(); n > 0 {
-			line.Statuses["open"] = n
-		}
-		if err := a.printJSON(line); err != nil {
-			return err
-		}
+// view is a trace in JSON: the same form whoever answers.
+func (l *listing) view(t *summary) readstore.Trace {
+	out := readstore.Trace{
+		Trace: t.trace, Turns: int(t.turns), OpenTurns: max(int(t.turns)-int(t.ended), 0), Calls: int(t.calls), Statuses: map[string]int{},
+		Tools: l.toolNames(t), MoreTools: t.more, Events: int(t.events), Imported: t.imported, Newer: t.foreign,
+		First: time.UnixMicro(t.first).UTC(), Last: time.UnixMicro(t.last).UTC(), From: t.from.String(), To: t.to.String(),
 	}
-	return nil
-}
-
-// statuses are the ends of a trace's calls in words.
-func (t *summary) statuses() string {
-	var parts []string
 	for i, kind := range show.Endings {
 		if t.ends[i] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", t.ends[i], kind))
+			out.Statuses[string(kind)] = int(t.ends[i])
 		}
 	}
 	if n := t.open(); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d open", n))
+		out.Statuses[readstore.StatusOpen] = n
+	}
+	return out
+}
+
+// statusesOf are the ends of a trace's calls in words.
+func statusesOf(t readstore.Trace) string {
+	var parts []string
+	for _, kind := range append(slices.Clone(show.Endings), readstore.StatusOpen) {
+		if n := t.Statuses[string(kind)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, kind))
+		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
@@ -215,31 +294,41 @@ func (t *summary) statuses() string {
 // shownTools is the length of the longest list of tools that is shown in a line.
 const shownTools = 60
 
-func (l *listing) print(a *app) {
-	if len(l.all) == 0 {
-		a.note("there are no traces in this log")
+func (l *lister) print(list []readstore.Trace) {
+	a := l.app
+	if len(list) == 0 {
+		a.note("there are no traces in this log%s", l.narrowed())
 		return
 	}
 	wide, ends := len("TRACE"), len("STATUSES")
-	for _, t := range l.all {
-		wide, ends = max(wide, len(t.trace)), max(ends, len(t.statuses()))
+	for _, t := range list {
+		wide, ends = max(wide, len(t.Trace)), max(ends, len(statusesOf(t)))
 	}
 	a.print("%-*s  %5s  %5s  %-*s  %-27s  %-27s  %s\n", wide, "TRACE", "TURNS", "CALLS", ends, "STATUSES", "FIRST", "LAST", "TOOLS")
-	for _, t := range l.all {
-		names := strings.Join(l.toolNames(t), ",")
-		if utf8.RuneCountInString(names) > shownTools || t.more {
-			names = fmt.Sprintf("%s (%d)", show.Short(names, shownTools), len(t.tools))
+	for _, t := range list {
+		names := strings.Join(t.Tools, ",")
+		if utf8.RuneCountInString(names) > shownTools || t.MoreTools {
+			names = fmt.Sprintf("%s (%d)", show.Short(names, shownTools), len(t.Tools))
 		} else {
 			names = tools.Visible(names)
 		}
 		notes := ""
-		if t.imported {
+		if t.Imported {
 			notes += "  imported"
 		}
-		if t.foreign {
+		if t.Newer {
 			notes += "  holds events of a newer release"
 		}
-		a.print("%-*s  %5d  %5d  %-*s  %s  %s  %s%s\n", wide, t.trace, t.turns, t.calls, ends, t.statuses(),
-			stamp(time.UnixMicro(t.first)), stamp(time.UnixMicro(t.last)), names, notes)
+		a.print("%-*s  %5d  %5d  %-*s  %s  %s  %s%s\n", wide, t.Trace, t.Turns, t.Calls, ends, statusesOf(t),
+			stamp(t.First), stamp(t.Last), names, notes)
 	}
+}
+
+// narrowed says that filters have left something out.
+func (l *lister) narrowed() string {
+	q := l.query
+	if len(q.Tools)+len(q.Statuses)+len(q.Principals)+len(q.Text) > 0 || !q.Since.IsZero() || !q.Until.IsZero() || l.before != (events.Position{}) {
+		return " that the filters let through: leave one out"
+	}
+	return ""
 }

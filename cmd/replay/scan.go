@@ -32,7 +32,12 @@ type source interface {
 // head. A commit that cannot be read is told to damaged, and the scan goes on
 // behind it. yield may return errEnough.
 func scan(ctx context.Context, log source, f bus.Filter, damaged func(damage), yield func(bus.Stored) error) error {
-	from := events.Position{}
+	return scanFrom(ctx, log, events.Position{}, f, damaged, yield)
+}
+
+// scanFrom is scan from a position on. The commit there is yielded whole.
+func scanFrom(ctx context.Context, log source, from events.Position, f bus.Filter, damaged func(damage), yield func(bus.Stored) error) error {
+	from.Index = 0
 	for {
 		next := max(from.Seq, 1)
 		err := log.Read(ctx, from, f, false, func(s bus.Stored) error {

@@ -5,196 +5,187 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/command"
-	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
-	"github.com/sluice-run/sluice/lifecycle"
-	"github.com/sluice-run/sluice/projections"
 )
+
+// shower is show, with what it was asked for.
+type shower struct {
+	app     *app
+	want    choice
+	whole   bool   // --json without --from or --limit: everything
+	limited bool   // --limit was given
+	svg     string // a file for the picture; "" means none
+	html    string
+}
 
 // show is the verb that shows what happened.
 func (a *app) show() *cobra.Command {
-	var at string
+	s := &shower{app: a}
+	var at, from string
 	cmd := &cobra.Command{
 		Use: "show TRACE[/TURN[/CALL]]", Short: "Show what happened, as a tree of turns, batches, calls and events", Args: command.Args(1, 1, "trace, trace/turn or trace/turn/call"),
 		Long: "Show what happened, as a tree of turns, batches, calls and events. Each event has its position in the log and the time\n" +
 			"since the one before it of the same call, or turn. Times are UTC. What a terminal would not show as itself is\n" +
-			"escaped; long texts are cut and named by their digest. With --json each event is a line, whole, as a CloudEvent,\n" +
-			"in the log's order.",
+			"escaped; long texts are cut and named by their digest. A long trace is shown page by page: what stands before and\n" +
+			"behind a page is said, and where it begins. With --json each event is a line, whole, as a CloudEvent, in the log's\n" +
+			"order, and all of them unless --from or --limit says otherwise.\n\n" +
+			"The exit status is 1 where something is wrong with what was recorded: the rest is shown.\n\n" +
+			"  sluice-replay show TRACE --at 1.42.3          as it stood when that event had just happened\n" +
+			"  sluice-replay show TRACE --html page.html     one page with a picture, that can be mailed",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			upTo, err := parseAt(at)
-			if err != nil {
+			var err error
+			if s.want.target, err = parseTarget(args[0], 3); err != nil {
 				return err
 			}
-			t, err := parseTarget(args[0], 3)
-			if err != nil {
+			if s.want.at, err = parseAt(at); err != nil {
 				return err
 			}
-			return a.withStore(cmd.Context(), false, func(st *session.Session) error { return a.runShow(cmd.Context(), st.Bus, t, upTo) })
+			if s.want.from, err = parseFrom(from); err != nil {
+				return err
+			}
+			if s.want.limit < 0 {
+				return exit.Misused(fmt.Errorf("--limit %d: want a number of events, or 0 for all", s.want.limit), "")
+			}
+			s.limited = cmd.Flags().Changed("limit")
+			s.whole = a.json && from == "" && !s.limited
+			return a.withReading(cmd.Context(), func(r *reading) error { return s.run(cmd.Context(), r) })
 		},
 	}
-	cmd.Flags().StringVar(&at, "at", "", "`position` of the last event that is shown")
+	f := cmd.Flags()
+	f.StringVar(&at, "at", "", "`position` of the last event that is shown")
+	f.StringVar(&from, "from", "", "`position` of the first event that is shown")
+	f.IntVar(&s.want.limit, "limit", shownEvents, "most `events` that are shown; 0 means all")
+	f.StringVar(&s.svg, "svg", "", "write the picture of it to a `file`, instead; - is standard output")
+	f.StringVar(&s.html, "html", "", "write one page with picture, events and messages to a `file`, instead; - is standard output")
 	return cmd
 }
 
-func (a *app) runShow(ctx context.Context, log source, t target, at events.Position) error {
-	h, err := readTrace(ctx, log, t.trace, at)
+// parseFrom reads the position of the first event; "" is the zero position.
+func parseFrom(s string) (events.Position, error) {
+	if s == "" {
+		return events.Position{}, nil
+	}
+	p, err := events.ParsePosition(s)
 	if err != nil {
-		return err
+		return p, exit.Misused(fmt.Errorf("--from: %w", err), "give a position as show has it before each event, for example 1.42.0")
 	}
-	var broken error
-	for _, d := range h.damaged {
-		a.complain(errors.New(d.String()))
-		broken = errSaid
-	}
-	stories := tellAll(h)
-	calls := 0
-	for _, s := range stories {
-		if s.key.Turn == t.turn {
-			calls = len(s.turn.Calls)
-		}
-	}
-	if err := h.has(t, calls); err != nil {
-		return err
-	}
-	if a.json {
-		err = a.showJSON(h, t)
-	} else {
-		a.showTree(h, stories, t)
-	}
-	return errors.Join(err, broken)
+	return p, nil
 }
 
-// showJSON prints each event of the target, whole.
-func (a *app) showJSON(h history, t target) error {
-	names := make(map[events.CallKey]string)
-	for _, s := range h.commits {
-		key := s.Commit.Turn
-		for i, r := range s.Commit.Records {
-			if sub, ok := r.Event.(*events.TurnSubmitted); ok {
-				for n, c := range sub.Calls {
-					names[key.Call(n)] = c.Tool
-				}
-			}
-			if t.turn != "" && key.Turn != t.turn || t.call != noCall && r.Call != t.call {
-				continue
-			}
-			ce, err := bus.CloudEvent(s, i, names[key.Call(r.Call)])
-			if err != nil {
-				return err
-			}
-			a.print("%s\n", ce)
+func (s *shower) run(ctx context.Context, r *reading) error {
+	if s.svg != "" || s.html != "" {
+		return s.draw(ctx, r)
+	}
+	if s.app.json {
+		return s.lines(ctx, r)
+	}
+	b, err := openBook(ctx, r, s.want.trace, s.want.at)
+	if err != nil && !b.partial(err) {
+		return err
+	}
+	p, perr := b.page(ctx, s.want)
+	if perr != nil {
+		return errors.Join(err, perr)
+	}
+	s.app.tree(ctx, p, r.redacted)
+	return errors.Join(err, s.app.faults(b, s.want.target))
+}
+
+// partial says whether a book is worth showing though it could not be read to its end.
+func (b *book) partial(err error) bool {
+	return b != nil && len(b.turns) > 0 && !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, context.Canceled)
+}
+
+// mostFaults bounds the complaints about one trace.
+const mostFaults = 20
+
+// faults complains of what is wrong with what was recorded of the target.
+func (a *app) faults(b *book, t target) error {
+	var list []string
+	for _, d := range b.damaged {
+		list = append(list, d.String())
+	}
+	for _, c := range b.turns {
+		if c.fault != "" && (t.turn == "" || t.turn == c.key.Turn) {
+			list = append(list, fmt.Sprintf("turn %s, at %s: %s", c.key, c.faultAt, c.fault))
 		}
+	}
+	for i, one := range list {
+		if i == mostFaults {
+			a.complain(fmt.Errorf("and %d more", len(list)-i))
+			break
+		}
+		a.complain(errors.New(one))
+	}
+	if len(list) > 0 {
+		return errSaid
 	}
 	return nil
 }
 
-// story is what is told of one turn.
-type story struct {
-	key    events.TurnKey
-	turn   lifecycle.Turn
-	events []told
-	calls  map[int][]told // by offset
-	first  time.Time
-	last   time.Time
-}
-
-// told is one event and how it is described.
-type told struct {
-	ev     projections.Event
-	moment projections.Moment
-}
-
-// tellAll folds a trace.
-func tellAll(h history) []*story {
-	var out []*story
-	of := make(map[events.TurnKey]*story)
-	moments := projections.Timeline.Init()
-	for _, s := range h.commits {
-		key := s.Commit.Turn
-		st := of[key]
-		if st == nil {
-			st = &story{key: key, turn: lifecycle.Turn{Key: key}, calls: make(map[int][]told), first: s.Commit.At}
-			of[key] = st
-			out = append(out, st)
-		}
-		st.last = s.Commit.At
-		for e := range projections.Events(s.Generation, s.Seq, s.Commit) {
-			moments = projections.Timeline.Apply(moments, e)
-			st.add(told{e, moments.All[len(moments.All)-1]})
-			moments.All = moments.All[:0]
-		}
+// lines prints each event of the target, whole.
+func (s *shower) lines(ctx context.Context, r *reading) error {
+	want := s.want
+	if s.whole {
+		want.limit = 0
 	}
-	return out
-}
-
-func (st *story) add(e told) {
-	st.turn = lifecycle.Evolve(st.turn, lifecycle.Meta{At: e.ev.At, By: e.ev.By}, e.ev.Record)
-	if e.ev.Call == events.TurnEvent {
-		st.events = append(st.events, e)
-		return
+	l := &liner{app: s.app, want: want, names: make(map[events.TurnKey][]string), states: make(map[string]*sequence)}
+	err := scan(ctx, r, bus.Filter{Trace: want.trace}, l.damaged, func(c bus.Stored) error { return l.commit(c) })
+	if err == nil {
+		err = l.missing(ctx, r)
 	}
-	st.calls[e.ev.Call] = append(st.calls[e.ev.Call], e)
-}
-
-// ended is how the turn stands, in a word or two.
-func (st *story) ended() string {
-	switch {
-	case st.turn.Ended != nil:
-		return strings.TrimPrefix(string(st.turn.Ended.Kind()), "turn_")
-	case st.turn.Submitted == nil:
-		return "its beginning is missing"
-	case st.turn.Parked != nil:
-		return "parked"
-	case st.turn.Owner.Boot == "":
-		return "not claimed"
-	case st.turn.Submitted.Imported != "":
-		return "imported, with calls that have no answer"
+	if err == nil && l.wrong {
+		err = errSaid
 	}
-	return "open"
+	return err
 }
 
-// showTree prints the stories of the target.
-func (a *app) showTree(h history, stories []*story, t target) {
-	root := &node{text: header(h, stories)}
-	if h.cut {
+// tree prints a page.
+func (a *app) tree(ctx context.Context, p *page, redacted bool) {
+	root := &node{text: fmt.Sprintf("trace %s  %s, %s, %s", p.choice.trace, count(p.turns, "turn"), count(p.calls, "call"), count(p.events, "event"))}
+	if redacted {
+		root.more = append(root.more, "redacted: bodies are placeholders, and digests do not fit what was there")
+	}
+	if p.book.cut || p.choice.at.Compare(p.book.last) < 0 {
 		root.more = append(root.more, "up to the event that --at names; there is more behind it")
 	}
-	for _, d := range h.damaged {
+	for _, d := range p.book.damaged {
 		root.more = append(root.more, show.Short(d.String(), 300))
 	}
-	for _, st := range stories {
-		if t.turn == "" || t.turn == st.key.Turn {
-			st.tree(root, t.call)
+	if p.before > 0 {
+		if from, err := p.earlier(ctx); err == nil {
+			root.add(fmt.Sprintf("… %s before: --from %s", count(p.before, "event"), from))
 		}
+	}
+	for _, st := range p.stories {
+		st.tree(root, p.choice.call, p.choice.at)
+	}
+	if p.after > 0 {
+		root.add(fmt.Sprintf("… %s more: --from %s", count(p.after, "event"), p.next()))
 	}
 	root.write(func(line string) { a.print("%s\n", line) }, "", "")
 }
 
-func header(h history, stories []*story) string {
-	calls, n := 0, 0
-	for _, st := range stories {
-		calls += len(st.turn.Calls)
-		n += len(st.events)
-		for _, list := range st.calls {
-			n += len(list)
-		}
-	}
-	return fmt.Sprintf("trace %s  %s, %s, %s", h.trace, count(len(stories), "turn"), count(calls, "call"), count(n, "event"))
-}
-
 // tree hangs the turn below the trace. call is the one that is shown, or noCall.
-func (st *story) tree(root *node, call int) {
-	n := root.add(fmt.Sprintf("turn %s  %s  %s, took %s", st.key.Turn, st.ended(), stamp(st.first), took(st.last.Sub(st.first))), st.about()...)
+func (st *story) tree(root *node, call int, at events.Position) {
+	text := fmt.Sprintf("turn %s  %s  %s, took %s", st.key.Turn, st.standing(), stamp(st.first), took(st.last.Sub(st.first)))
+	if st.parked > 0 {
+		text += ", parked " + took(st.parked)
+	}
+	n := root.add(text, st.about()...)
 	if call != noCall {
 		st.call(n, call)
 		return
+	}
+	if st.hidden > 0 {
+		n.add(fmt.Sprintf("… %s of it before", count(st.hidden, "event")))
 	}
 	planned := false
 	for _, e := range st.events {
@@ -204,15 +195,22 @@ func (st *story) tree(root *node, call int) {
 			st.batches(n)
 		}
 	}
+	if !planned && st.hidden > 0 && st.turn.Planned != nil {
+		planned = true
+		st.batches(n)
+	}
 	st.strays(n, planned)
+	if more := st.count - st.hidden - st.shown(); more > 0 {
+		n.add(fmt.Sprintf("… %s of it behind", count(more, "event")))
+	}
 }
 
 // about is what the turn was submitted with.
 func (st *story) about() []string {
 	s := st.turn.Submitted
 	var out []string
-	if st.turn.Broken != "" {
-		out = append(out, "its history is not one that any release writes: "+show.Short(st.turn.Broken, 200)+": sluice-replay verify names the law")
+	if st.fault != "" {
+		out = append(out, "WRONG: at "+st.faultAt.String()+" "+show.Short(st.fault, 200)+"; sluice-replay verify names the law")
 	}
 	if st.turn.Foreign {
 		out = append(out, "it holds events of a newer release: they are shown, and not understood")
@@ -253,11 +251,22 @@ func (st *story) batches(n *node) {
 		return
 	}
 	for i, batch := range st.turn.Planned.Batches {
-		b := n.add(fmt.Sprintf("batch %d of %d: %s", i+1, len(st.turn.Planned.Batches), count(len(batch), "call")))
+		var b *node
 		for _, call := range batch {
+			if !st.onPage(call) {
+				continue
+			}
+			if b == nil {
+				b = n.add(fmt.Sprintf("batch %d of %d: %s", i+1, len(st.turn.Planned.Batches), count(len(batch), "call")))
+			}
 			st.call(b, call)
 		}
 	}
+}
+
+// onPage says whether a call has an event on the page, or all of its turn is there.
+func (st *story) onPage(call int) bool {
+	return len(st.told(call)) > 0 || st.count == st.shown()
 }
 
 // strays hangs calls below the turn that are in no batch.
@@ -271,12 +280,12 @@ func (st *story) strays(n *node, planned bool) {
 		}
 	}
 	for i := range st.turn.Calls {
-		if !in[i] && (planned || len(st.calls[i]) > 0) {
+		if !in[i] && (planned && st.onPage(i) || len(st.told(i)) > 0) {
 			st.call(n, i)
 		}
 	}
 	for _, offset := range sortedKeys(st.calls) {
-		if offset >= len(st.turn.Calls) {
+		if offset >= len(st.turn.Calls) && len(st.told(offset)) > 0 {
 			st.call(n, offset)
 		}
 	}
@@ -286,7 +295,7 @@ func (st *story) strays(n *node, planned bool) {
 func line(n *node, e told) {
 	after := ""
 	if e.ev.Seq > 1 {
-		after = "+" + took(time.Duration(e.moment.AfterUS)*time.Microsecond)
+		after = "+" + took(e.after)
 	}
 	text := fmt.Sprintf("%-9s %10s  %-21s", e.ev.Pos, after, show.Short(string(e.ev.Kind()), 64))
 	if d := describe(e); d != "" {

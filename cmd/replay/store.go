@@ -17,10 +17,17 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/session"
 )
 
-// settings say where the log is. The flags are those of sluice-node.
+// settings say where the log is. The flags are those of sluice-node, and --archive.
 type settings struct {
 	session.Place
-	wait time.Duration // for whoever uses the directory; 0 means patience
+	archive string        // file that is read instead of a log; "" means the log
+	wait    time.Duration // for whoever uses the directory; 0 means patience
+}
+
+// Flags adds the flags that say what is read.
+func (s *settings) Flags(f *pflag.FlagSet) {
+	s.Place.Flags(f)
+	f.StringVar(&s.archive, "archive", "", "`file` that export wrote, which is read instead of a log")
 }
 
 func newSettings() *settings {
@@ -35,6 +42,9 @@ var fromEnv = []string{"data", "nats", "creds", "nkey", "tls-ca", "tls-cert", "t
 func (s *settings) complete(f *pflag.FlagSet) error {
 	if err := session.OnePlace(f); err != nil {
 		return err
+	}
+	if s.archive != "" && (f.Changed("data") || f.Changed("nats")) {
+		return exit.Misused(errors.New("--archive is read instead of a log, and another flag names one"), "give one of them")
 	}
 	for _, name := range fromEnv {
 		env := session.EnvName(name)
@@ -154,6 +164,9 @@ func isMissing(answer []byte) bool {
 
 // withStore opens the log, does something with it, and closes it.
 func (a *app) withStore(ctx context.Context, make bool, do func(*session.Session) error) error {
+	if a.set.archive != "" {
+		return exit.Misused(errors.New("this needs a log, and --archive names a file"), "name the log with --data or --nats; verbs that only read take --archive")
+	}
 	log := slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	st, err := a.set.open(ctx, log, make)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"runtime"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -32,7 +34,8 @@ func newSweeper(log source, blobs bus.Blobs, r *report) *sweeper {
 }
 
 func (s *sweeper) run(ctx context.Context, trace string) error {
-	s.whole = trace == ""
+	_, archived := s.log.(*archive.Reader) // it has what was exported, at the places where it stood
+	s.whole = trace == "" && !archived
 	first, err := firstOf(ctx, s.log)
 	if err != nil {
 		return err
@@ -52,6 +55,9 @@ func (s *sweeper) run(ctx context.Context, trace string) error {
 	}
 	if err == nil && trace != "" {
 		err = s.checker.conversation(ctx, s.log, trace, s.report)
+	}
+	if whole, ok := s.log.(*archive.Reader); ok && err == nil && trace == "" {
+		err = whole.Check(ctx)
 	}
 	return err
 }
@@ -137,9 +143,9 @@ func (s *sweeper) check(ctx context.Context, j job) error {
 }
 
 func (s *sweeper) read(ctx context.Context, trace string) error {
-	err := scan(ctx, s.log, bus.Filter{Trace: trace}, s.damaged, func(c bus.Stored) error { return s.feed(ctx, c) })
-	if err != nil {
-		return err
+	cutOff := scan(ctx, s.log, bus.Filter{Trace: trace}, s.damaged, func(c bus.Stored) error { return s.feed(ctx, c) })
+	if cutOff != nil && !errors.Is(cutOff, archive.ErrDamaged) {
+		return cutOff
 	}
 	for key, p := range s.open {
 		if err := s.hand(ctx, job{key: key, commits: p.commits}); err != nil {
@@ -159,7 +165,7 @@ func (s *sweeper) read(ctx context.Context, trace string) error {
 			return err
 		}
 	}
-	return nil
+	return cutOff // and all that could be read was checked
 }
 
 func (s *sweeper) hand(ctx context.Context, j job) error {

@@ -7,13 +7,11 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
-	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // split is what a splitter makes of a text: each document, or its line and error.
@@ -168,15 +166,5 @@ func TestUpTo(t *testing.T) {
 	}
 	if at, err = parseAt(""); err != nil || at != end {
 		t.Errorf("%v, %v", at, err)
-	}
-}
-
-// TestStagesAreNeverNegative: arguments that a person changed may be denied, and
-// then the call was asked for and approved, and never authorized.
-func TestStagesAreNeverNegative(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	c := &lifecycle.Call{RequestedAt: at, AskedAt: at.Add(2 * time.Millisecond), ApprovedAt: at.Add(335 * time.Millisecond)}
-	if got := stages(c); got != "gates 2ms, approval 333ms" {
-		t.Errorf("%q", got)
 	}
 }

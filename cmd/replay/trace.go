@@ -126,7 +126,7 @@ func readTrace(ctx context.Context, log source, trace string, at events.Position
 	case first == nil && len(h.damaged) == 0:
 		return h, unknownTrace(ctx, log, trace)
 	case first != nil && len(h.commits) == 0:
-		return h, exit.Misused(fmt.Errorf("trace %s begins at %s, behind the position that --at names", trace, first), "give that position, or a later one")
+		return h, beginsBehind(trace, *first)
 	}
 	return h, nil
 }

@@ -71,6 +71,20 @@ func (r *rule) decision(s Scope) Decision {
 	return r.Says
 }
 
+func (r *rule) found(s Scope, what string) Found {
+	return Found{Rule: r.ID, Decision: r.decision(s), Reason: r.sentence(what)}
+}
+
+// Rules are the ids of all rules, in the order of their table, with what each says
+// in a Scope without the network.
+func Rules() []Found {
+	var out []Found
+	for _, r := range rules {
+		out = append(out, r.found(Scope{}, ""))
+	}
+	return out
+}
+
 func (r *rule) sentence(what string) string {
 	return strings.Replace(r.Why, "%s", quote(what), 1)
 }

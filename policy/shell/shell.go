@@ -56,6 +56,14 @@ type Analysis struct {
 	Paths    []string // files that the line names, as far as they are recognised, sorted
 	Hosts    []string // URLs and hosts that the line names, as far as they are recognised, sorted
 	Reads    bool     // the whole line is understood as reading; only if Decision is Allow
+	Findings []Found  // one for each rule that applies, in the order of the line; never empty
+}
+
+// Found is what one rule says of a line.
+type Found struct {
+	Rule     string // its id, with the prefix shell.
+	Decision Decision
+	Reason   string // one sentence that names the first culprit, and what to do instead
 }
 
 // Scope is what a line may refer to. The zero Scope has no workspace of a known
@@ -132,6 +140,9 @@ func (c *classifier) run() {
 func (c *classifier) analysis() Analysis {
 	a := Analysis{Decision: Allow, Commands: c.commands, Paths: set(c.paths), Hosts: set(c.hosts)}
 	for _, f := range c.found {
+		if !slices.ContainsFunc(a.Findings, func(o Found) bool { return o.Rule == f.rule.ID }) {
+			a.Findings = append(a.Findings, f.rule.found(c.scope, f.what))
+		}
 		if d := f.rule.decision(c.scope); d.rank() > a.Decision.rank() {
 			a.Decision, a.Reason, a.Policies = d, f.rule.sentence(f.what), nil
 		}
@@ -141,6 +152,7 @@ func (c *classifier) analysis() Analysis {
 	}
 	if a.Decision == Allow {
 		a.Reason, a.Policies, a.Reads = ruleRead.sentence(""), []string{ruleRead.ID}, true
+		a.Findings = []Found{ruleRead.found(c.scope, "")}
 	}
 	a.Policies = set(a.Policies)
 	return a

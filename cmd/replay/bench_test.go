@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/events"
+)
+
+var (
+	benchEvents = flag.Int("bench.events", 0, "measure a trace of so many events; 0: do not")
+	benchLog    = flag.Int("bench.log", 0, "measure a trace amid a log of so many events; 0: do not")
+	benchSeed   = flag.Uint64("bench.seed", 1, "of the positions that are asked for")
+)
+
+// broad is a lawful turn of four calls, one after the other, with bodies of an
+// ordinary size: 26 events in 10 commits.
+func broad(trace string, n int) []events.Commit {
+	key := events.TurnKey{Trace: trace, Turn: fmt.Sprintf("t%07d", n)}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(n) * time.Second)
+	owner := events.Owner{Boot: "boot-1", Epoch: 1}
+	seqs := make(map[int]uint32)
+	var out []events.Commit
+	add := func(by events.Owner, list ...events.Record) {
+		at = at.Add(1500 * time.Microsecond)
+		for i := range list {
+			seqs[list[i].Call]++
+			list[i].Seq = seqs[list[i].Call]
+		}
+		out = append(out, events.Commit{ID: fmt.Sprintf("%s-%d-%d", trace, n, len(out)), Turn: key, At: at, By: by, Records: list})
+	}
+	of := func(call int, e events.Event) events.Record { return events.Record{Call: call, Event: e} }
+	const calls = 4
+	sub := &events.TurnSubmitted{Principal: events.Principal{ID: "agent-7"}, Format: "openai"}
+	done := &events.TurnCompleted{Counts: map[events.Kind]int{events.KindCompleted: calls}}
+	plan := &events.TurnPlanned{Policy: "default-1"}
+	var asked, let []events.Record
+	for i := range calls {
+		args := events.Body{Text: fmt.Sprintf(`{"path":"src/%d/%d.go","pattern":"%s"}`, n, i, strings.Repeat("x", 100))}
+		sub.Calls = append(sub.Calls, events.RawCall{ProviderID: fmt.Sprintf("call_%d_%d", n, i), Tool: "Grep", Args: args})
+		asked = append(asked, of(i, &events.Requested{ProviderID: sub.Calls[i].ProviderID, Tool: "Grep", Args: args, Hash: "h"}))
+		plan.Batches = append(plan.Batches, []int{i})
+		let = append(let, of(i, &events.Authorized{Decision: "allow", Verdict: events.Verdict{
+			Operation: events.Operation{Class: events.OpRead, Paths: []string{"src"}}, Tier: events.Readonly, Hash: "h", Policies: []string{"tier-readonly"}, Policy: "default-1",
+		}}))
+	}
+	add(events.Owner{}, of(events.TurnEvent, sub))
+	add(owner, of(events.TurnEvent, &events.TurnClaimed{Owner: owner, Node: "n1", Why: events.ClaimNew}))
+	add(owner, append(asked, of(events.TurnEvent, plan))...)
+	add(owner, let...)
+	for i := range calls {
+		add(owner, of(i, &events.Started{Attempt: 1, Owner: owner, Deadline: at.Add(time.Minute), Hash: "h"}), of(i, &events.Progress{Attempt: 1, Text: "half"}))
+		last := []events.Record{of(i, &events.Completed{Outcome: events.Outcome{
+			Attempt: 1, Class: events.ClassOK, Effects: events.EffectsNone, Result: events.Result{Status: events.Success, Text: events.Body{Text: strings.Repeat("found it\n", 60)}},
+		}})}
+		if i == calls-1 {
+			last = append(last, of(events.TurnEvent, done))
+		}
+		add(owner, last...)
+	}
+	return out
+}
+
+// eventsIn are the events of commits.
+func eventsIn(commits []events.Commit) int {
+	n := 0
+	for _, c := range commits {
+		n += len(c.Records)
+	}
+	return n
+}
+
+// benchKeeper keeps a log as a node does.
+func benchKeeper(t *testing.T, dir string) *session.Session {
+	t.Helper()
+	ses, err := session.OpenEmbedded(t.Context(), jetlog.ServerConfig{Dir: dir, Port: -1, Token: "secret"}, jetlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ses.LendBarrier(t.Context(), slog.New(slog.DiscardHandler))
+	return ses
+}
+
+// benchWrite writes traces, some at a time, until they hold n events, and returns the
+// log's positions of the first one.
+func benchWrite(t *testing.T, log bus.Log, n, writers int, name func(turn int) string) []events.Position {
+	t.Helper()
+	var mu sync.Mutex
+	var places []events.Position
+	turn, left := 0, n
+	var failed error
+	take := func() []events.Commit {
+		mu.Lock()
+		defer mu.Unlock()
+		if left <= 0 || failed != nil {
+			return nil
+		}
+		commits := broad(name(turn), turn)
+		turn++
+		left -= eventsIn(commits)
+		return commits
+	}
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for commits := take(); commits != nil; commits = take() {
+				at := uint64(0)
+				for _, c := range commits {
+					s, err := log.Append(context.Background(), c, at)
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					if err == nil && c.Turn.Trace == name(0) {
+						for i := range c.Records {
+							places = append(places, s.Position(i))
+						}
+					}
+					mu.Unlock()
+					at = s.Seq
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	return places
+}
+
+// benchBinary builds the command.
+func benchBinary(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "sluice-replay")
+	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+// benchRun runs the command, and returns what it says on standard error.
+func benchRun(t *testing.T, bin, in string, args ...string) (out []byte, said string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), bin, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(in), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", bin, args, err, stderr.String())
+	}
+	return stdout.Bytes(), stderr.String()
+}
+
+// TestBenchOpen measures how long a long trace takes to open, how much memory it needs,
+// and how long show at any of its events takes then. The bars are 2 s, 256 MiB and 200 ms.
+func TestBenchOpen(t *testing.T) {
+	if *benchEvents == 0 {
+		t.Skip("a measurement: make bench-replay")
+	}
+	dir := t.TempDir()
+	ses := benchKeeper(t, dir)
+	began := time.Now()
+	places := benchWrite(t, ses.Bus, *benchEvents, 1, func(int) string { return "long" })
+	t.Logf("%d events written in %s", len(places), time.Since(began).Round(time.Millisecond))
+	bin := benchBinary(t)
+	r := rand.New(rand.NewPCG(*benchSeed, 0))
+	var asks strings.Builder
+	for range 500 {
+		fmt.Fprintln(&asks, places[r.IntN(len(places))])
+	}
+	measure := func(what string, args ...string) {
+		out, said := benchRun(t, bin, asks.String(), append([]string{"open", "long", "--times"}, args...)...)
+		lines := strings.Split(strings.TrimSpace(said), "\n")
+		for _, l := range lines {
+			if strings.HasPrefix(l, "opened") || strings.HasPrefix(l, "peak") || strings.Contains(l, "answers:") {
+				t.Logf("%s: %s", what, l)
+			}
+		}
+		began := time.Now()
+		first, _ := benchRun(t, bin, "", append([]string{"show", "long"}, args...)...)
+		t.Logf("%s: show prints its first page, %d KiB, in %s; the answers were %d KiB", what, len(first)>>10, time.Since(began).Round(time.Millisecond), len(out)>>10)
+		began = time.Now()
+		benchRun(t, bin, "", append([]string{"show", "long", "--at", places[len(places)/2].String()}, args...)...)
+		t.Logf("%s: show --at the middle, as a process of its own: %s", what, time.Since(began).Round(time.Millisecond))
+	}
+	measure("through a running node", "--data", dir)
+	if err := ses.Close(); err != nil {
+		t.Fatal(err)
+	}
+	measure("the directory itself", "--data", dir)
+	file := filepath.Join(t.TempDir(), "long.sluice")
+	benchRun(t, bin, "", "export", "long", "--data", dir, "-o", file)
+	measure("an archive", "--archive", file)
+}
+
+// TestBenchFind measures how long it takes to find and show one trace of a large log,
+// through a running node. The bar is 1 s.
+func TestBenchFind(t *testing.T) {
+	if *benchLog == 0 {
+		t.Skip("a measurement: make bench-replay")
+	}
+	dir := t.TempDir()
+	ses := benchKeeper(t, dir)
+	defer func() {
+		if err := ses.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const turns = 40 // of a trace: about a thousand events
+	began := time.Now()
+	benchWrite(t, ses.Bus, *benchLog, 64, func(turn int) string { return fmt.Sprintf("trace-%06d", turn/turns) })
+	t.Logf("%d events written in %s", *benchLog, time.Since(began).Round(time.Millisecond))
+	bin := benchBinary(t)
+	n := *benchLog / (26 * turns)
+	r := rand.New(rand.NewPCG(*benchSeed, 1))
+	for _, verb := range []string{"show", "messages", "verify"} {
+		var longest, sum time.Duration
+		const times = 10
+		for range times {
+			began := time.Now()
+			benchRun(t, bin, "", verb, fmt.Sprintf("trace-%06d", r.IntN(n)), "--data", dir)
+			took := time.Since(began)
+			longest, sum = max(longest, took), sum+took
+		}
+		t.Logf("%s of one trace of %d, as a process of its own: %s on average, the longest %s", verb, n, (sum / times).Round(time.Millisecond), longest.Round(time.Millisecond))
+	}
+}

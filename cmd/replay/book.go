@@ -1,0 +1,280 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/projections"
+)
+
+// stretch is how many events stand between two stones of a book, and between two
+// copies of the state of a long turn: what must be read again to stand anywhere.
+const stretch = 512
+
+// book is what a trace holds and where, without what it says: read once, it finds
+// any place of a trace of any length. It is not changed once it is open.
+type book struct {
+	trace   string
+	log     source
+	turns   []*chapter // in the order in which they began
+	of      map[string]*chapter
+	stones  []stone
+	stretch int
+	events  int
+	damaged []damage
+	cut     bool            // the log has more of it, behind the position that was asked for
+	last    events.Position // of the last event
+}
+
+// chapter is one turn of a book.
+type chapter struct {
+	key      events.TurnKey
+	from, to events.Position // of its first and last event
+	first    time.Time
+	last     time.Time
+	events   int
+	calls    int    // of all chapters up to this one
+	own      int    // calls
+	fault    string // the first thing that is wrong with what was recorded of it; "" if nothing is
+	faultAt  events.Position
+	behind   bool     // events stand behind its end, which the first reading did not fold
+	states   []*story // of a turn longer than a stretch, each a stretch behind the one before
+}
+
+// stone says how many events stand before a place.
+type stone struct {
+	at     events.Position
+	events int
+}
+
+// openBook reads a trace up to a position. A trace that is not there is an error
+// that names those that are called nearly so.
+func openBook(ctx context.Context, log source, trace string, at events.Position) (*book, error) {
+	b := &book{trace: trace, log: log, of: make(map[string]*chapter), stretch: stretch}
+	return b, b.open(ctx, at)
+}
+
+// open reads the trace.
+func (b *book) open(ctx context.Context, at events.Position) error {
+	open := make(map[string]*story)
+	var first *events.Position
+	err := scan(ctx, b.log, bus.Filter{Trace: b.trace}, func(d damage) { b.damaged = append(b.damaged, d) }, func(s bus.Stored) error {
+		if first == nil {
+			p := s.Position(0)
+			first = &p
+		}
+		kept, some := upTo(s, at)
+		b.cut = b.cut || len(kept.Commit.Records) < len(s.Commit.Records)
+		if !some {
+			return errEnough
+		}
+		b.enter(kept, open)
+		return nil
+	})
+	for id, st := range open {
+		b.of[id].close(st)
+	}
+	if err == nil {
+		err = b.finish(ctx)
+	}
+	switch {
+	case err != nil:
+		return err
+	case first == nil && len(b.damaged) == 0:
+		return unknownTrace(ctx, b.log, b.trace)
+	case first != nil && len(b.turns) == 0:
+		return beginsBehind(b.trace, *first)
+	}
+	return nil
+}
+
+// finish counts the calls, and folds again the turns with events behind their end.
+func (b *book) finish(ctx context.Context) error {
+	calls := 0
+	for _, c := range b.turns {
+		if c.behind {
+			st, err := b.story(ctx, c, end, end, b.last)
+			if err != nil {
+				return err
+			}
+			c.close(st)
+		}
+		calls += c.own
+		c.calls = calls
+	}
+	return nil
+}
+
+// enter notes a commit. open are the states of turns that have not ended.
+func (b *book) enter(s bus.Stored, open map[string]*story) {
+	id := s.Commit.Turn.Turn
+	c := b.of[id]
+	if c == nil {
+		c = &chapter{key: s.Commit.Turn, from: s.Position(0), first: s.Commit.At}
+		b.turns, b.of[id] = append(b.turns, c), c
+		open[id] = newStory(c.key)
+	}
+	for e := range projections.Events(s.Generation, s.Seq, s.Commit) {
+		if b.events%b.stretch == 0 {
+			b.stones = append(b.stones, stone{e.Pos, b.events})
+		}
+		b.events++
+		c.events++
+		c.to, c.last, b.last = e.Pos, e.At, e.Pos
+		st := open[id]
+		if st == nil { // behind the end of a short turn
+			c.behind = true
+			continue
+		}
+		st.tell(e, false)
+		if st.count%b.stretch == 0 {
+			c.states = append(c.states, st.copyOf())
+		}
+		if events.EndsTurn(e.Kind()) && len(c.states) == 0 {
+			c.close(st)
+			delete(open, id)
+		}
+	}
+}
+
+// close notes what a turn's fold says of it.
+func (c *chapter) close(st *story) {
+	c.own = len(st.turn.Calls)
+	c.fault, c.faultAt = st.fault, st.faultAt
+}
+
+// before is how many events, calls and turns of the book stand up to and with a
+// position.
+func (b *book) before(ctx context.Context, at events.Position) (n, calls, turns int, err error) {
+	if at.Compare(b.last) >= 0 {
+		return b.events, b.turns[len(b.turns)-1].calls, len(b.turns), nil
+	}
+	turns, found := slices.BinarySearchFunc(b.turns, at, func(c *chapter, p events.Position) int { return c.from.Compare(p) })
+	if found {
+		turns++
+	}
+	if turns > 0 {
+		calls = b.turns[turns-1].calls
+	}
+	i, found := slices.BinarySearchFunc(b.stones, at, func(m stone, p events.Position) int { return m.at.Compare(p) })
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return 0, calls, turns, nil
+	}
+	n = b.stones[i].events
+	err = b.walk(ctx, b.stones[i].at, bus.Filter{Trace: b.trace}, func(e projections.Event) error {
+		if e.Pos.Compare(at) > 0 {
+			return errEnough
+		}
+		n++
+		return nil
+	})
+	return n, calls, turns, err
+}
+
+// place is the position of the event before which n events of the book stand.
+func (b *book) place(ctx context.Context, n int) (events.Position, error) {
+	m := b.stones[min(max(n, 0)/b.stretch, len(b.stones)-1)]
+	at, left := m.at, n-m.events
+	if left <= 0 {
+		return at, nil
+	}
+	err := b.walk(ctx, m.at, bus.Filter{Trace: b.trace}, func(e projections.Event) error {
+		at = e.Pos
+		if left == 0 {
+			return errEnough
+		}
+		left--
+		return nil
+	})
+	return at, err
+}
+
+// walk calls do for each event from a position on, until do returns an error;
+// errEnough ends it without one. What cannot be read was told of when the book was
+// opened.
+func (b *book) walk(ctx context.Context, from events.Position, f bus.Filter, do func(projections.Event) error) error {
+	return scanFrom(ctx, b.log, from, f, func(damage) {}, func(s bus.Stored) error {
+		for e := range projections.Events(s.Generation, s.Seq, s.Commit) {
+			if e.Pos.Compare(from) < 0 {
+				continue
+			}
+			if err := do(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// story tells a turn: of its events those between two positions, and how it stands
+// at a third one, which is not before them.
+func (b *book) story(ctx context.Context, c *chapter, from, to, at events.Position) (*story, error) {
+	st := c.stateBefore(from)
+	for {
+		err := b.walk(ctx, cmp.Or(st.next, c.from), bus.Filter{Trace: b.trace, Turn: c.key.Turn}, func(e projections.Event) error {
+			if e.Pos.Compare(at) > 0 || e.Pos.Compare(to) > 0 && c.leap(st, at) != nil {
+				return errEnough
+			}
+			st.tell(e, e.Pos.Compare(from) >= 0 && e.Pos.Compare(to) <= 0)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		further := c.leap(st, at)
+		if further == nil {
+			return st, nil
+		}
+		st = further.withEventsOf(st)
+	}
+}
+
+// stateBefore is the latest state of the turn that holds no event from a position on.
+func (c *chapter) stateBefore(p events.Position) *story {
+	for _, st := range slices.Backward(c.states) {
+		if st.next.Compare(p) <= 0 {
+			return st.copyOf()
+		}
+	}
+	return newStory(c.key)
+}
+
+// leap is the latest state of the turn at a position, if it is further than st.
+func (c *chapter) leap(st *story, at events.Position) *story {
+	for _, s := range slices.Backward(c.states) {
+		if s.count <= st.count {
+			return nil
+		}
+		last := s.next
+		last.Index--
+		if last.Compare(at) <= 0 {
+			return s
+		}
+	}
+	return nil
+}
+
+// withEventsOf is the story as it stands further on, with the events that an
+// earlier one of the same turn shows.
+func (st *story) withEventsOf(earlier *story) *story {
+	out := st.copyOf()
+	out.events, out.hidden = earlier.events, earlier.hidden
+	for offset, t := range earlier.calls {
+		out.tale(offset).events = t.events
+	}
+	return out
+}
+
+// beginsBehind is the error of a position before a trace's beginning.
+func beginsBehind(trace string, first events.Position) error {
+	return exit.Misused(fmt.Errorf("trace %s begins at %s, behind the position that --at names", trace, first), "give that position, or a later one")
+}

@@ -1,0 +1,130 @@
+package fault
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// again is how long a client or a person waits who was not answered.
+const again = 500 * time.Millisecond
+
+// submit is what the client does until it is told that its turn is kept: append,
+// queue, wait for the barrier. The same again attaches.
+func (c *cell) submit() {
+	t, at := c.load()
+	now := c.stamp()
+	records, err := lifecycle.Decide(t, lifecycle.Env{Now: now}, lifecycle.Submit{Turn: c.s.sub})
+	if err != nil {
+		c.fail(lawEngine, events.TurnEvent, "it cannot be submitted: %v", err)
+		return
+	}
+	if len(records) > 0 {
+		s, err := c.door.Append(background, events.Commit{ID: "submit", Turn: c.s.Key, At: now, Records: records}, at)
+		if err != nil {
+			c.later(c.submit)
+			return
+		}
+		at = s.Seq
+	}
+	it := bus.Item{ID: c.id("new."), Turn: c.s.Key, Placement: c.s.sub.Placement, Seq: at}
+	if err := c.door.view.Push(background, it); err != nil {
+		c.later(c.submit)
+		return
+	}
+	if err := c.door.view.Barrier().Wait(background); err != nil {
+		c.fail(lawEngine, events.TurnEvent, "the client cannot be answered: %v", err)
+	}
+	c.told = true
+}
+
+// later has something done again after a while.
+func (c *cell) later(do func()) {
+	c.waiting++
+	c.w.At(c.w.Now().Add(again), func() {
+		c.waiting--
+		do()
+	})
+}
+
+// stamp is the time as it is stored.
+func (c *cell) stamp() time.Time { return c.w.Now().Truncate(time.Microsecond) }
+
+// load is the turn as a door reads it.
+func (c *cell) load() (t lifecycle.Turn, at uint64) {
+	t = lifecycle.Fold(c.s.Key, plain(c.commits)...)
+	if n := len(c.commits); n > 0 {
+		at = c.commits[n-1].Seq
+	}
+	return t, at
+}
+
+// follow does what people and callers did once an event had happened.
+func (c *cell) follow(s bus.Stored) {
+	r := s.Commit.Records[0]
+	due := func(a act) bool {
+		come := a.after == r.Event.Kind() && c.count(a.of, a.after) >= a.nth
+		return a.of == r.Call && (come || events.IsTerminal(r.Event.Kind())) && !c.silent(a)
+	}
+	for i := slices.IndexFunc(c.acts, due); i >= 0; i = slices.IndexFunc(c.acts, due) {
+		a := c.acts[i]
+		c.acts = slices.Delete(c.acts, i, i+1)
+		c.waiting++
+		c.w.At(c.w.Now().Add(patience), func() {
+			c.waiting--
+			c.say(a.cmd)
+		})
+	}
+}
+
+// patience is how long people take: longer than a node needs to park the turn.
+const patience = time.Second
+
+// silent says that a person does not answer in this cell.
+func (c *cell) silent(a act) bool {
+	return a.do != doCancel && slices.ContainsFunc(c.strikes, func(x *strike) bool {
+		return x.row.Kind == Expiry && x.pair.Call == a.call
+	})
+}
+
+// count is how many events of a kind a call has, or the turn.
+func (c *cell) count(call int, kind events.Kind) int {
+	n := 0
+	for _, s := range c.commits {
+		if r := s.Commit.Records[0]; r.Call == call && r.Event.Kind() == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// say decides a command of somebody outside, appends what follows, and wakes the owner.
+// Whoever is not answered says it again; whoever is refused has come too late.
+func (c *cell) say(cmd lifecycle.Command) {
+	t, at := c.load()
+	now := c.stamp()
+	records, err := lifecycle.Decide(t, lifecycle.Env{Now: now}, cmd)
+	if err != nil {
+		c.tell("%T: refused: %v", cmd, err)
+		return
+	}
+	seq := at
+	if len(records) > 0 {
+		s, err := c.door.Append(background, events.Commit{ID: c.id("door"), Turn: c.s.Key, At: now, Records: records}, at)
+		if err != nil {
+			if !errors.Is(err, bus.ErrConflict) {
+				c.tell("%T: %v", cmd, err)
+			}
+			c.later(func() { c.say(cmd) })
+			return
+		}
+		seq = s.Seq
+	}
+	if err := c.door.view.Wake(background, bus.Item{ID: c.id("wake."), Turn: c.s.Key, Seq: seq}); err != nil {
+		c.fail(lawEngine, events.TurnEvent, "nobody can be woken: %v", err)
+	}
+}

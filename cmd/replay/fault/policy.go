@@ -1,0 +1,240 @@
+package fault
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// rule is what policy says of one call's answer behind a fault. It is written from the
+// table of tiers, and not from what the deciders do.
+type rule struct {
+	same  bool              // it may be what it was without the fault
+	other []events.Standing // or one of these
+	code  events.Code       // with this code, if one is wanted
+	why   string            // the sentence
+}
+
+func mustBeSame(why string) rule { return rule{same: true, why: why} }
+
+func told2(s events.Standing, why string) rule { return rule{other: []events.Standing{s}, why: why} }
+
+// differences holds the answers against those without the fault, and against policy.
+func (c *cell) differences(x *strike, base, now []events.Answer) []Difference {
+	var out []Difference
+	t := lifecycle.Fold(c.s.Key, plain(x.snap.commits)...)
+	for i := range now {
+		r := c.rule(x, t, i, base, now)
+		same := sameAnswer(base[i], now[i])
+		fits := same && r.same || slices.Contains(r.other, now[i].Standing) && (r.code == "" || codeIn(now[i]) == r.code || same)
+		if !fits {
+			c.fail(lawPolicy, i, "the model is told %s, and without the fault it is told %s; policy: %s", gistOf(now[i]), gistOf(base[i]), r.why)
+		}
+		if !same {
+			out = append(out, difference(i, base[i], now[i], r.why, c.reason(i)))
+		}
+	}
+	return out
+}
+
+// rule is what policy says of a call, given where it stood behind the fault.
+func (c *cell) rule(x *strike, t lifecycle.Turn, i int, base, now []events.Answer) rule {
+	r := c.own(x, t, i)
+	switch {
+	case c.s.sub.OnError == events.OnErrorAbortRest && !sameAnswer(base[i], now[i]) && c.upset(i, now):
+		r.other, r.why = append(r.other, events.AnswerFailed), "another call did not succeed, and the turn says "+events.OnErrorAbortRest+"; "+r.why
+		r.code = ""
+	case c.s.deadline && !sameAnswer(base[i], now[i]):
+		r.same, r.other = true, append(r.other, events.AnswerFailed, events.AnswerUnknown)
+		r.why, r.code = "the fault took time, and the turn has a deadline; "+r.why, ""
+	case c.s.calls[i].reuses != nil:
+		r.same, r.other = true, append(r.other, events.AnswerUnknown, events.AnswerDenied, events.AnswerFailed)
+		r.why, r.code = "it has the answer of the call that holds its key, whatever that is; "+r.why, ""
+	}
+	return r
+}
+
+// upset says whether another call has not succeeded.
+func (c *cell) upset(i int, now []events.Answer) bool {
+	for j := range now {
+		if j != i && now[j].Standing != events.AnswerSuccess {
+			return true
+		}
+	}
+	return false
+}
+
+// own is the rule of a call by itself.
+func (c *cell) own(x *strike, t lifecycle.Turn, i int) rule {
+	call := t.Call(i)
+	switch {
+	case call != nil && !call.Open():
+		return mustBeSame("it had ended before the fault: what the model was told stands")
+	case x.row.Kind == Redelivery:
+		return mustBeSame("a delivery is a hint: only the log decides, and it says who owns the turn")
+	case x.row.Kind == Uncertain:
+		return mustBeSame("an append that is not answered is looked for in the log, and decided again where it is not there")
+	case x.row.Kind == BreakerOpen && c.s.calls[i].tool == c.s.calls[x.pair.Call].tool:
+		return c.broken(call)
+	case x.pair.Call != events.TurnEvent && x.pair.Call != i && !x.row.loses:
+		return mustBeSame("the fault is another call's")
+	case x.row.Kind == Expiry:
+		return rule{other: []events.Standing{events.AnswerDenied}, code: events.ApprovalExpired, why: "nobody answered the request for approval in time: it is denied"}
+	case x.row.Kind == Cancel:
+		return c.cancelled(call, i)
+	case x.row.loses:
+		return c.afterLoss(x, call, i)
+	}
+	return c.afterEnd(x, i)
+}
+
+// broken is the rule where the tool's breaker has opened.
+func (c *cell) broken(call *lifecycle.Call) rule {
+	r := rule{same: true, other: []events.Standing{events.AnswerDenied, events.AnswerFailed}, code: events.CircuitOpen, why: "the breaker of its tool is open: it is denied where the breaker is asked once more before its start"}
+	if call != nil && call.Attempt > 0 {
+		r.other = append(r.other, events.AnswerUnknown)
+		r.code = ""
+	}
+	return r
+}
+
+// cancelled is the rule where somebody has asked for the end.
+func (c *cell) cancelled(call *lifecycle.Call, i int) rule {
+	r := rule{same: true, other: []events.Standing{events.AnswerFailed}, code: events.CodeCancelled, why: "its end was asked for before it had ended: it is cancelled"}
+	if call != nil && call.Attempt > 0 {
+		r.code = "" // its last attempt may have failed by itself, and is not tried again
+	}
+	if call != nil && call.Attempt > 0 && c.tier(i) != events.Readonly {
+		r.other = append(r.other, events.AnswerUnknown)
+		r.why = fmt.Sprintf("its end was asked for while its tool ran, which is %s: a cancel proves nothing about the effect", c.tier(i))
+	}
+	return r
+}
+
+func (c *cell) tier(i int) events.Tier { return c.s.calls[i].verdict.Tier }
+
+// honours says whether the tool does one effect for the key that the call has.
+func (c *cell) honours(i int) bool {
+	v := c.s.calls[i].verdict
+	return v.HonoursKey && (v.Key != "" || c.s.sub.Calls[i].Key != "")
+}
+
+// afterLoss is the rule where the owner was lost.
+func (c *cell) afterLoss(x *strike, call *lifecycle.Call, i int) rule {
+	tier := c.tier(i)
+	switch {
+	case call == nil || call.Phase != lifecycle.PhaseStarted && call.Phase != lifecycle.PhaseProbing:
+		return mustBeSame("no attempt was open when its owner was lost: it goes on where it stood")
+	case tier == events.Readonly:
+		return mustBeSame("it is readonly: it is started again")
+	case tier == events.Reversible && c.honours(i):
+		return mustBeSame("its tool does one effect for one key: it is started again with the same key")
+	case c.s.calls[i].verdict.Probe:
+		return c.probed(x, i)
+	}
+	return told2(events.AnswerUnknown, fmt.Sprintf("it is %s and had started when its owner was lost, and nobody can tell whether its effect happened: the model is told that it is not known", tier))
+}
+
+// probed is the rule where a tool can be asked what happened.
+func (c *cell) probed(x *strike, i int) rule {
+	k := c.s.calls[i]
+	_, cannot := k.ended.(*events.Unknown)
+	happened := slices.ContainsFunc(x.snap.runs, func(r run) bool { return r.call == i && r.effect })
+	switch {
+	case cannot && !k.made:
+		return told2(events.AnswerUnknown, "its tool was asked and could not tell: it is not known")
+	case happened:
+		return rule{same: true, other: []events.Standing{events.AnswerSuccess}, why: "its tool was asked, and has found the effect: it is settled with it"}
+	case c.honours(i):
+		return mustBeSame("its tool was asked and has found no effect, and honours the key: it is started again with the same key")
+	}
+	return told2(events.AnswerUnknown, "its tool was asked and has found no effect, which does not prove that none is on its way: it is not known")
+}
+
+// afterEnd is the rule where an attempt ended as the fault has it.
+func (c *cell) afterEnd(x *strike, i int) rule {
+	k, tier := c.s.calls[i], c.tier(i)
+	answered := x.row.class == events.ClassTool || x.row.class == events.ClassInvalid || x.row.class == events.ClassConflict
+	passing := x.row.Kind == Hang || x.row.class == events.ClassUnavailable || x.row.class == events.ClassTimeout
+	harmless := tier == events.Readonly || tier == events.Reversible && c.honours(i)
+	retries := passing && harmless && c.s.sub.Limits.CallMS == 0 && x.attempt <= k.verdict.Retries
+	if x.row.class == events.ClassUnavailable {
+		retries = harmless && x.attempt <= k.verdict.Retries
+	}
+	switch {
+	case retries:
+		return rule{same: true, other: []events.Standing{events.AnswerFailed, events.AnswerUnknown}, code: events.CircuitOpen, why: "its tool was not there, and a second attempt can do no harm: it is tried again"}
+	case x.row.class == events.ClassInvalid || x.row.class == events.ClassConflict:
+		return told2(events.AnswerFailed, "its tool refused before it had an effect: it has failed")
+	case tier == events.Readonly:
+		return told2(events.AnswerFailed, "it is readonly, and its attempt had no answer that can be used: it has failed, and had no effect")
+	case !answered && k.verdict.Probe && x.row.Kind != LeaseLoss && !c.deafToProbe(k):
+		return rule{same: true, other: []events.Standing{events.AnswerSuccess}, why: "its attempt ended without an answer, and its tool was asked and has found the effect: it is settled with it"}
+	case answered:
+		return told2(events.AnswerUnknown, fmt.Sprintf("it is %s, and its tool said that it failed and not that it had no effect: the model is told to check", tier))
+	}
+	return told2(events.AnswerUnknown, fmt.Sprintf("it is %s, and its attempt ended without the tool's own answer: an effect is possible, so that the model is told that it is not known", tier))
+}
+
+// deafToProbe says that the tool could not tell when it was asked.
+func (c *cell) deafToProbe(k *callScript) bool {
+	_, cannot := k.ended.(*events.Unknown)
+	return cannot && !k.made
+}
+
+func codeIn(a events.Answer) events.Code {
+	if a.Result.Error == nil {
+		return ""
+	}
+	return a.Result.Error.Code
+}
+
+// difference is how one answer differs from another.
+func difference(call int, was, now events.Answer, policy, reason string) Difference {
+	d := Difference{Call: call, Recorded: gistOf(was), Now: gistOf(now), Policy: policy, Reason: reason}
+	if d.Recorded == d.Now {
+		d.Recorded, d.Now = d.Recorded+wordsOf(was), d.Now+wordsOf(now)
+	}
+	return d
+}
+
+// wordsOf is what an answer says, where its gist does not tell two apart.
+func wordsOf(a events.Answer) string {
+	switch {
+	case a.Result.Error != nil:
+		return ": " + a.Result.Error.Message
+	case a.Of != "":
+		return ", the answer of call " + a.Of
+	}
+	return fmt.Sprintf(", %d bytes, %s", len(a.Result.Text.Text), lifecycle.Digest([]byte(a.Result.Text.Text)))
+}
+
+// gistOf is an answer in a few words.
+func gistOf(a events.Answer) string {
+	if a.Standing == events.AnswerSuccess || a.Result.Error == nil {
+		return string(a.Standing)
+	}
+	return string(a.Standing) + " (" + string(a.Result.Error.Code) + ")"
+}
+
+// reason is what the log itself says about a call's end.
+func (c *cell) reason(i int) string {
+	for _, s := range slices.Backward(c.commits) {
+		r := s.Commit.Records[0]
+		if r.Call != i {
+			continue
+		}
+		switch e := r.Event.(type) {
+		case *events.Denied:
+			return e.Reason
+		case *events.Recovered:
+			return e.Reason
+		}
+		if o := events.OutcomeOf(r.Event); o != nil && o.Result.Error != nil && r.Event.Kind() != events.KindLateResult {
+			return o.Result.Error.Message
+		}
+	}
+	return ""
+}

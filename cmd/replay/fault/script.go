@@ -1,0 +1,369 @@
+package fault
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/tools"
+)
+
+// Script is one recorded turn, to be played. It is only read once it is built.
+type Script struct {
+	Key      events.TurnKey
+	Imported bool
+	Notes    []string // what is not played as it was recorded, each a sentence
+
+	was      lifecycle.Turn  // as recorded
+	recorded []events.Answer // what the model was told
+	sub      events.TurnSubmitted
+	calls    []*callScript
+	acts     []act
+	legacy   []events.Commit // of earlier turns of the trace
+	holders  []holder
+	blobs    map[string][]byte // by digest
+	registry *tools.Registry
+	policy   string // version
+	recheck  bool   // policy was asked once more as a call started, and said otherwise
+	byArgs   map[string]*callScript
+	deadline bool // the turn has one: durations are played as they were
+	place    string
+
+	last      map[int]act // what each call had come to, while the script is made
+	lastOfAll act
+}
+
+// holder is a call outside the turn that holds a key of one of its calls.
+type holder struct {
+	key, of, hash string
+	commits       []events.Commit
+}
+
+// callScript is what is known of one call.
+type callScript struct {
+	offset   int
+	tool     string
+	hash     string // of its arguments, as a person left them
+	args     []string
+	verdict  events.Verdict
+	judged   bool // verdict was recorded
+	attempts []attempt
+	asked    *events.ApprovalRequested // the last
+	answered bool                      // a person answered
+	denied   *events.Denied
+	late     bool // it was denied as it was about to start
+	reuses   *events.Deduplicated
+	safe     bool
+	ended    events.Event
+	made     bool // how it ends is made up
+}
+
+// attempt is how one run of a tool ended.
+type attempt struct {
+	outcome   events.Outcome
+	answered  bool
+	confirmed bool
+	pids      []int
+	after     time.Duration
+	wall      time.Duration // from its start to its deadline; 0: not known
+	at        time.Time
+	over      bool // outcome is known
+	lost      bool // with its owner
+	cancelled bool // somebody asked for its end
+}
+
+func (s *Script) note(format string, args ...any) {
+	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
+}
+
+// actOf says what a person or a caller did.
+type actOf string
+
+const (
+	doApprove actOf = "approve"
+	doReject  actOf = "reject"
+	doCancel  actOf = "cancel"
+)
+
+// act is what somebody outside did, once something had happened.
+type act struct {
+	do    actOf
+	call  int         // events.TurnEvent: the turn
+	after events.Kind // of which event
+	of    int         // of which call
+	nth   int         // the how-many-th of that kind, from 1
+	cmd   lifecycle.Command
+}
+
+// record takes up one recorded event.
+func (s *Script) record(c events.Commit, r events.Record) {
+	defer s.passed(r)
+	if r.Call == events.TurnEvent {
+		s.turnEvent(c, r.Event)
+		return
+	}
+	k := s.calls[r.Call]
+	switch e := r.Event.(type) {
+	case *events.Requested:
+		k.hash = e.Hash
+	case *events.ApprovalRequested:
+		k.asked, k.verdict, k.judged = e, e.Verdict, true
+	case *events.Approved:
+		s.approved(k, e)
+	case *events.Authorized:
+		k.verdict, k.judged = e.Verdict, true
+	case *events.Denied:
+		k.denied, k.ended, k.late = e, e, k.judged && k.asked == nil
+		if e.By != nil {
+			k.answered = true
+			s.acts = append(s.acts, act{doReject, r.Call, events.KindApprovalRequested, r.Call, 1, lifecycle.Reject{Call: r.Call, By: *e.By, Note: noteIn(e.Reason)}})
+		}
+	case *events.Deduplicated:
+		k.reuses, k.ended = e, e
+	case *events.CancelRequested:
+		s.cancelled(r.Call, lifecycle.CancelCall{Call: r.Call, By: e.By, Reason: e.Reason})
+	default:
+		k.attempt(c, e)
+	}
+}
+
+// noteIn is what a person said who rejected a call, as the reason repeats it.
+func noteIn(reason string) string {
+	_, said, _ := strings.Cut(reason, "; they said: ")
+	return said
+}
+
+func (s *Script) turnEvent(c events.Commit, e events.Event) {
+	switch e := e.(type) {
+	case *events.TurnSubmitted:
+		s.submitted(e)
+	case *events.TurnPlanned:
+		s.policy = e.Policy
+		for _, b := range e.Batches {
+			for _, i := range b {
+				s.calls[i].safe = len(b) > 1
+			}
+		}
+	case *events.TurnCancelRequested:
+		s.cancelled(events.TurnEvent, lifecycle.CancelTurn{By: e.By, Reason: e.Reason})
+	}
+}
+
+// boundless is a limit of answers that cuts none: what was recorded verbatim was
+// under no limit of this runtime.
+const boundless = 64 << 20
+
+func (s *Script) submitted(e *events.TurnSubmitted) {
+	s.sub = *e
+	s.deadline, s.place = e.Limits.DeadlineMS > 0, cmp.Or(e.Placement, events.DefaultPlacement)
+	if s.Imported {
+		s.sub.Imported = ""
+		s.sub.Limits.CallBytes, s.sub.Limits.TurnBytes = boundless, boundless
+	}
+	for i, raw := range e.Calls {
+		s.calls = append(s.calls, &callScript{offset: i, tool: raw.Tool})
+	}
+}
+
+// anchor is the last thing that happened before somebody asked for an end, to the call
+// or in the turn: what the runtime itself appended, and appends again when the turn is
+// played.
+func (s *Script) anchor(call int) act {
+	if a, ok := s.last[call]; ok && call != events.TurnEvent {
+		a.call = call
+		return a
+	}
+	a := s.lastOfAll
+	a.call = call
+	return a
+}
+
+// passed notes what the runtime has appended last.
+func (s *Script) passed(r events.Record) {
+	kind := r.Event.Kind()
+	a := act{after: kind, of: r.Call, nth: 1}
+	switch kind {
+	case events.KindRecovered, events.KindTurnClaimed, events.KindApproved, events.KindProgress, events.KindLateResult, events.KindResolved,
+		events.KindCancelRequested, events.KindTurnCancelRequested, events.KindModelStarted, events.KindModelCompleted:
+		return // people's, or not played again
+	case events.KindStarted, events.KindRetrying:
+		a.nth = len(s.calls[r.Call].attempts)
+	}
+	s.last[r.Call], s.lastOfAll = a, a
+}
+
+func (s *Script) cancelled(call int, cmd lifecycle.Command) {
+	a := s.anchor(call)
+	a.do, a.cmd = doCancel, cmd
+	s.acts = append(s.acts, a)
+	for _, k := range s.calls {
+		if n := len(k.attempts); n > 0 && !k.attempts[n-1].over && (call == events.TurnEvent || call == k.offset) {
+			k.attempts[n-1].cancelled = true
+		}
+	}
+}
+
+func (s *Script) approved(k *callScript, e *events.Approved) {
+	cmd := lifecycle.Approve{Call: k.offset, By: e.By, Scope: e.Scope, Note: e.Note}
+	if e.Args != nil {
+		if a, err := lifecycle.Parse(e.Args.Text); err == nil {
+			cmd.Args, k.hash = &a, e.Hash
+			k.args = append(k.args, string(a.JSON))
+		}
+	}
+	k.answered = true
+	s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, cmd})
+}
+
+// attempt takes up what is recorded of an attempt.
+func (k *callScript) attempt(c events.Commit, e events.Event) {
+	if st, ok := e.(*events.Started); ok {
+		if n := len(k.attempts); n > 0 && !k.attempts[n-1].over { // its owner was lost, and it was started again
+			k.attempts = k.attempts[:n-1]
+		}
+		k.attempts = append(k.attempts, attempt{wall: st.Deadline.Sub(c.At), at: c.At})
+		return
+	}
+	n := len(k.attempts)
+	if n > 0 {
+		k.attempts[n-1].take(c, e)
+	}
+	if events.IsTerminal(e.Kind()) {
+		k.ended = e
+	}
+}
+
+// take is how the attempt ended.
+func (a *attempt) take(c events.Commit, e events.Event) {
+	o := events.OutcomeOf(e)
+	switch e := e.(type) {
+	case *events.Recovered:
+		a.lost = a.lost || e.Attempt > 0
+		return
+	case *events.Retrying:
+		o = &events.Outcome{Class: e.Class, Effects: e.Effects, Result: events.Result{Status: events.Failure, Error: e.Error}}
+		o.Stages.Run = c.At.Sub(a.at).Microseconds()
+		if a.lost {
+			return // the tool was asked, and said that it had done nothing: it was started again
+		}
+	case *events.LateResult:
+		return
+	}
+	if o == nil || a.over {
+		return
+	}
+	a.outcome, a.over, a.confirmed = *o, true, true
+	a.answered = o.Class == events.ClassOK || o.Class == events.ClassTool || o.Class == events.ClassInvalid || o.Class == events.ClassConflict
+	switch e := e.(type) {
+	case *events.Unknown:
+		a.pids = e.Pids
+		if e.Why == events.UnknownUnconfirmed {
+			a.confirmed = false
+		} else {
+			a.outcome.Class = events.ClassLost
+		}
+	case *events.Failed, *events.TimedOut:
+		a.after = giveUp
+	}
+}
+
+// giveUp is a Retry-After that no retry waits for: what had failed for good when it
+// was recorded does so again.
+const giveUp = 2 * time.Minute
+
+// alone makes a call that had another one's answer a call of its own.
+func (k *callScript) alone() {
+	a := attempt{outcome: k.reuses.Outcome, over: true, confirmed: true, answered: true}
+	k.reuses, k.attempts = nil, []attempt{a}
+}
+
+// madeUp is what a tool answers whose answer was not recorded.
+const madeUp = "(this answer was not recorded)"
+
+// finish fills in what the recording does not say.
+func (s *Script) finish(o Options) {
+	s.byArgs = make(map[string]*callScript)
+	for i, k := range s.calls {
+		raw := s.sub.Calls[i]
+		if a, err := lifecycle.Parse(raw.Args.Text); err == nil && raw.Args.Ref == nil {
+			k.args = append(k.args, string(a.JSON))
+			k.hash = cmp.Or(k.hash, a.Hash)
+		}
+		s.tier(k, o)
+		s.endOf(k)
+		for _, args := range k.args {
+			if id := k.tool + "\x00" + args; s.byArgs[id] == nil {
+				s.byArgs[id] = k
+			}
+		}
+		s.recheck = s.recheck || k.late
+	}
+}
+
+// tier settles how the effects of a call behave whose policy is not recorded.
+func (s *Script) tier(k *callScript, o Options) {
+	given, known := o.Tiers[k.tool]
+	switch {
+	case k.judged && !s.Imported:
+		return
+	case known:
+		k.verdict.Tier, k.safe = given, given == events.Readonly
+		if k.verdict.Retries = 0; given == events.Readonly {
+			k.verdict.Retries = usualRetries
+		}
+	default:
+		k.verdict.Tier = events.Irreversible
+	}
+	if given == events.Approval && k.denied == nil {
+		s.sub.CanAsk, k.answered = true, true
+		by := events.Principal{ID: "replay", Kind: "person"}
+		s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, lifecycle.Approve{Call: k.offset, By: by}})
+	}
+}
+
+// usualRetries is how often a readonly tool is tried again that says nothing of it.
+const usualRetries = 2
+
+// endOf makes up an end for a call that has none.
+func (s *Script) endOf(k *callScript) {
+	if k.ended != nil && (len(k.attempts) == 0 || k.attempts[len(k.attempts)-1].over) {
+		if len(k.attempts) == 0 && k.denied == nil && k.reuses == nil { // cancelled or timed out before it had run
+			k.attempts = []attempt{{outcome: made(k), over: true, answered: true, confirmed: true}}
+		}
+		return
+	}
+	if n := len(k.attempts); n == 0 || k.attempts[n-1].over {
+		k.attempts = append(k.attempts, attempt{})
+	}
+	a := &k.attempts[len(k.attempts)-1]
+	a.outcome, a.over, a.answered, a.confirmed = made(k), true, true, true
+	k.made = true
+	if s.was.Ended == nil || s.Imported {
+		s.note("no end is recorded of call %d: its tool is played as if it had answered %q", k.offset, madeUp)
+	}
+}
+
+func made(k *callScript) events.Outcome {
+	o := events.Outcome{Class: events.ClassOK, Effects: events.EffectsDone, Result: events.Result{Status: events.Success, Text: events.Body{Text: madeUp}}}
+	if k.verdict.Tier == events.Readonly {
+		o.Effects = events.EffectsNone
+	}
+	return o
+}
+
+// call is the script of the call with these arguments of a tool, or nil.
+func (s *Script) call(tool string, args json.RawMessage) *callScript {
+	if k := s.byArgs[tool+"\x00"+string(args)]; k != nil {
+		return k
+	}
+	// Arguments that stand outside the log: the tool's first call says it.
+	if i := slices.IndexFunc(s.calls, func(k *callScript) bool { return k.tool == tool }); i >= 0 {
+		return s.calls[i]
+	}
+	return nil
+}

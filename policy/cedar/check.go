@@ -1,0 +1,245 @@
+package cedar
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/schema"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"github.com/sluice-run/sluice/policy"
+)
+
+// complaint is what is wrong with a policy, near a word of its text.
+type complaint struct{ near, text string }
+
+// known is the schema as the checks use it.
+type known struct {
+	schema    *resolved.Schema
+	validator *validate.Validator
+	attrs     map[string][]string // by variable: every attribute that it can have
+	members   map[types.EntityType][]string
+}
+
+// theSchema is made once: it never changes.
+var theSchema = sync.OnceValue(func() *known {
+	var s schema.Schema
+	s.SetFilename("schema.cedarschema")
+	if err := s.UnmarshalCedar([]byte(schemaText)); err != nil {
+		panic("cedar: the schema of the package does not parse: " + err.Error())
+	}
+	r, err := s.Resolve()
+	if err != nil {
+		panic("cedar: the schema of the package does not resolve: " + err.Error())
+	}
+	k := &known{schema: r, validator: validate.New(r), attrs: map[string][]string{}, members: map[types.EntityType][]string{}}
+	for uid, a := range r.Actions {
+		k.members[uid.Type] = append(k.members[uid.Type], string(uid.ID))
+		k.add("context", a.AppliesTo.Context)
+		for _, t := range a.AppliesTo.Principals {
+			k.add("principal", r.Entities[t].Shape)
+		}
+		for _, t := range a.AppliesTo.Resources {
+			k.add("resource", r.Entities[t].Shape)
+		}
+	}
+	for t, e := range r.Enums {
+		for _, v := range e.Values {
+			k.members[t] = append(k.members[t], string(v.ID))
+		}
+	}
+	for _, list := range k.members {
+		slices.Sort(list)
+	}
+	return k
+})
+
+func (k *known) add(variable string, shape resolved.RecordType) {
+	for name := range shape {
+		if !slices.Contains(k.attrs[variable], string(name)) {
+			k.attrs[variable] = append(k.attrs[variable], string(name))
+		}
+	}
+	slices.Sort(k.attrs[variable])
+}
+
+// check holds a policy against the schema, and against what the schema cannot say:
+// entities that can never be, and questions that are always answered the same.
+func check(p *cedar.Policy) []complaint {
+	k := theSchema()
+	tree := (*ast.Policy)(p.AST())
+	var out []complaint
+	add := func(c complaint) {
+		if !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	for _, uid := range entitiesOf(tree) {
+		if text := k.literal(uid); text != "" {
+			add(complaint{string(uid.ID), text})
+		}
+	}
+	for _, c := range tree.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			if has, ok := n.(ast.NodeTypeHas); ok {
+				if text := k.never(has); text != "" {
+					add(complaint{string(has.Value), text})
+				}
+			}
+			return true
+		})
+	}
+	if len(out) > 0 {
+		return out // what the validator would say follows from it
+	}
+	if err := k.validator.Policy("", tree); err != nil {
+		for _, text := range strings.Split(err.Error(), "\n") {
+			add(k.explain(text))
+		}
+	}
+	slices.SortFunc(out, func(a, b complaint) int { return strings.Compare(a.text, b.text) })
+	return out
+}
+
+// entitiesOf are the entities that a policy names.
+func entitiesOf(p *ast.Policy) []types.EntityUID {
+	var out []types.EntityUID
+	for _, scope := range []ast.IsScopeNode{p.Principal, p.Action, p.Resource} {
+		switch s := scope.(type) {
+		case ast.ScopeTypeEq:
+			out = append(out, s.Entity)
+		case ast.ScopeTypeIn:
+			out = append(out, s.Entity)
+		case ast.ScopeTypeInSet:
+			out = append(out, s.Entities...)
+		case ast.ScopeTypeIsIn:
+			out = append(out, s.Entity)
+		}
+	}
+	for _, c := range p.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			if v, ok := n.(ast.NodeValue); ok {
+				if uid, ok := v.Value.(types.EntityUID); ok {
+					out = append(out, uid)
+				}
+			}
+			return true
+		})
+	}
+	return out
+}
+
+// literal says why no request has an entity; "" if one may.
+func (k *known) literal(uid types.EntityUID) string {
+	id := string(uid.ID)
+	list, closed := k.members[uid.Type]
+	_, open := k.schema.Entities[uid.Type]
+	switch {
+	case closed && !slices.Contains(list, id):
+		return fmt.Sprintf("there is no %s::%s: those are %s%s", uid.Type, shown(id), strings.Join(list, ", "), meant(id, list))
+	case closed:
+		return ""
+	case !open:
+		return fmt.Sprintf("there is no entity type %s: those are %s%s", plain(string(uid.Type), 64), strings.Join(k.types(), ", "), meant(string(uid.Type), k.types()))
+	case id == "":
+		return fmt.Sprintf("the name of a %s is never empty", uid.Type)
+	}
+	switch uid.Type {
+	case typePath:
+		if clean := path.Clean(id); clean != id || policy.CheckPath(id) != nil {
+			return fmt.Sprintf("no path is called %s: write it relative to the workspace, without /, . and .. at its ends and in between; for others there are resource.inside and resource.path", shown(id))
+		}
+	case typeHost:
+		if host := policy.HostName(id); host != id || strings.ContainsAny(id, "/*@ ") {
+			return fmt.Sprintf("no host is called %s: write it in lower case, without scheme, port, * and dot at the end; the hosts below a domain are in Host::%s", shown(id), shown("example.com"))
+		}
+	}
+	return ""
+}
+
+func (k *known) types() []string {
+	var out []string
+	for t := range k.schema.Entities {
+		out = append(out, string(t))
+	}
+	for t := range k.members {
+		out = append(out, string(t))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// never says that a has can only be false. Every attribute there is, is always there:
+// a question for another one would make a policy say nothing, without a word.
+func (k *known) never(has ast.NodeTypeHas) string {
+	v, ok := has.Arg.(ast.NodeTypeVariable)
+	if !ok {
+		return fmt.Sprintf("this never has %s: only principal, resource and context have attributes; an argument of the call is asked for by context.args.hasTag(\"/order\")", shown(string(has.Value)))
+	}
+	list := k.attrs[string(v.Name)]
+	if slices.Contains(list, string(has.Value)) {
+		return ""
+	}
+	return fmt.Sprintf("%s never has %s: it has %s%s", v.Name, shown(string(has.Value)), strings.Join(list, ", "), meant(string(has.Value), list))
+}
+
+var (
+	quotedName = regexp.MustCompile("`([^`]*)`")
+	forAction  = regexp.MustCompile(` for Action::"[^"]*"`)
+	noTypes    = regexp.MustCompile(`^the types (\w+) and (\w+) are not compatible`)
+)
+
+// explain turns a message of the validator into a complaint.
+func (k *known) explain(text string) complaint {
+	c := complaint{text: plainText(forAction.ReplaceAllString(text, ""), 300)}
+	if m := quotedName.FindStringSubmatch(text); m != nil {
+		c.near = strings.Trim(m[1][strings.LastIndexAny(m[1], ".:")+1:], `"`)
+	}
+	switch {
+	case strings.HasPrefix(text, "attribute ") && strings.Contains(text, " on entity type"):
+		c.text = k.noAttribute(c.near)
+	case strings.HasPrefix(text, "attribute "):
+		list := k.attrs["context"]
+		c.text = fmt.Sprintf("context has no attribute %s: those are %s%s", shown(c.near), strings.Join(list, ", "), meant(c.near, list))
+	case strings.Contains(text, "safety of access to tag"):
+		c.near = "getTag"
+		c.text = `getTag of what may not be there: ask first, for example context.args.hasTag("/order") && context.args.getTag("/order") == "1"`
+	case strings.Contains(text, "applicable action"):
+		c.text = "no call fits this scope: actions, principals and resources of these types never meet"
+	case noTypes.MatchString(text):
+		m := noTypes.FindStringSubmatch(text)
+		c.text = fmt.Sprintf("a %s and a %s are never equal", m[1], m[2])
+		for _, t := range m[1:] {
+			if list := k.members[types.EntityType(t)]; list != nil {
+				c.near, c.text = list[0], fmt.Sprintf("%s: a %s is written %s::%q", c.text, t, t, list[0])
+			}
+		}
+	}
+	return c
+}
+
+// noAttribute says what to do about an attribute that not every resource or principal
+// of a policy's scope has.
+func (k *known) noAttribute(name string) string {
+	list := append(slices.Clone(k.attrs["resource"]), k.attrs["principal"]...)
+	if !slices.Contains(list, name) {
+		return fmt.Sprintf("nothing has an attribute %s: there are %s%s", shown(name), strings.Join(list, ", "), meant(name, list))
+	}
+	var of []string
+	for t, e := range k.schema.Entities {
+		if _, ok := e.Shape[types.String(name)]; ok {
+			of = append(of, string(t))
+		}
+	}
+	slices.Sort(of)
+	return fmt.Sprintf("not everything that this may be has the attribute %s: only %s; ask first, for example: resource is %s && resource.%s",
+		shown(name), strings.Join(of, ", "), of[0], name)
+}

@@ -1,0 +1,174 @@
+package cedar
+
+import (
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// The entity types of the schema.
+const (
+	typeAgent   types.EntityType = "Agent"
+	typePerson  types.EntityType = "Person"
+	typeService types.EntityType = "Service"
+	typeTool    types.EntityType = "Tool"
+	typePath    types.EntityType = "Path"
+	typeHost    types.EntityType = "Host"
+	typeShell   types.EntityType = "Shell"
+	typeMode    types.EntityType = "Mode"
+	typeTier    types.EntityType = "Tier"
+	typeText    types.EntityType = "Text"
+	typeNumbers types.EntityType = "Numbers"
+	typeAction  types.EntityType = "Action"
+)
+
+// Actions by their place; the last one stands for a class that is not known, which the
+// floor denies.
+const (
+	numActions    = 6
+	unknownAction = numActions - 1
+)
+
+var actions = [numActions]types.EntityUID{
+	{Type: typeAction, ID: types.String(events.OpRead)},
+	{Type: typeAction, ID: types.String(events.OpWrite)},
+	{Type: typeAction, ID: types.String(events.OpExecute)},
+	{Type: typeAction, ID: types.String(events.OpNetwork)},
+	{Type: typeAction, ID: types.String(events.OpDelegate)},
+	{Type: typeAction, ID: "unknown"},
+}
+
+func actionOf(class events.OpClass) int {
+	for i, a := range actions[:unknownAction] {
+		if string(a.ID) == string(class) {
+			return i
+		}
+	}
+	return unknownAction
+}
+
+// Kinds of resources by their place.
+const (
+	kindTool = iota
+	kindPath
+	kindHost
+	kindShell
+	numKinds
+)
+
+var kinds = [numKinds]types.EntityType{typeTool, typePath, typeHost, typeShell}
+
+// wants is what policies look at that has to be read out of a request.
+type wants struct{ args, numbers, workspace, names bool }
+
+// index sorts the policies by what they may fit, and notes what they look at: a policy
+// that cannot fit a question by its scope says nothing of it, so that leaving it out
+// changes no answer.
+func (s *Set) index() {
+	s.named = make(map[types.EntityUID]bool)
+	shellPlace := -1
+	for i := range s.rules {
+		r := &s.rules[i]
+		tree := (*ast.Policy)(r.policy.AST())
+		for _, uid := range entitiesOf(tree) {
+			s.named[uid] = true
+		}
+		if _, all := tree.Principal.(ast.ScopeTypeAll); !all {
+			s.whose = true
+		}
+		s.look(tree)
+		kind, only := resourcesOf(tree.Resource)
+		if len(kind) == 1 && kind[0] == kindShell { // what a line does is told in the order of the line
+			if shellPlace < 0 {
+				shellPlace = i
+			}
+			r.place = shellPlace
+		}
+		for _, a := range actionsOf(tree.Action) {
+			if only != (types.EntityUID{}) {
+				if s.exact[a] == nil {
+					s.exact[a] = make(map[types.EntityUID][]int)
+				}
+				s.exact[a][only] = append(s.exact[a][only], i)
+				continue
+			}
+			for _, k := range kind {
+				s.pick[a][k] = append(s.pick[a][k], i)
+			}
+		}
+	}
+	s.plain, s.paths = contexts(), plainPaths()
+}
+
+// resourcesOf are the kinds of resources that a scope may fit, and the one resource
+// where it names one.
+func resourcesOf(scope ast.IsResourceScopeNode) (fit []int, only types.EntityUID) {
+	of := func(t types.EntityType) []int {
+		if i := slices.Index(kinds[:], t); i >= 0 {
+			return []int{i}
+		}
+		return nil
+	}
+	switch r := scope.(type) {
+	case ast.ScopeTypeEq:
+		return of(r.Entity.Type), r.Entity
+	case ast.ScopeTypeIn:
+		return of(r.Entity.Type), only
+	case ast.ScopeTypeIs:
+		return of(r.Type), only
+	case ast.ScopeTypeIsIn:
+		return of(r.Type), only
+	}
+	return []int{kindTool, kindPath, kindHost, kindShell}, only
+}
+
+// actionsOf are the actions that a scope may fit. Actions are in no groups.
+func actionsOf(scope ast.IsActionScopeNode) []int {
+	var uids []types.EntityUID
+	switch a := scope.(type) {
+	case ast.ScopeTypeEq:
+		uids = []types.EntityUID{a.Entity}
+	case ast.ScopeTypeIn:
+		uids = []types.EntityUID{a.Entity}
+	case ast.ScopeTypeInSet:
+		uids = a.Entities
+	default:
+		return []int{0, 1, 2, 3, 4, unknownAction}
+	}
+	var out []int
+	for i, a := range actions {
+		if slices.Contains(uids, a) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// look notes what the conditions of a policy look at.
+func (s *Set) look(tree *ast.Policy) {
+	for _, c := range tree.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			switch n := n.(type) {
+			case ast.NodeTypeAccess:
+				s.wants.names = s.wants.names || n.Value == "path" || n.Value == "name"
+				if v, ok := n.Arg.(ast.NodeTypeVariable); ok && v.Name == "context" {
+					s.wants.args = s.wants.args || n.Value == "args"
+					s.wants.numbers = s.wants.numbers || n.Value == "numbers"
+					s.wants.workspace = s.wants.workspace || n.Value == "workspace"
+					return false
+				}
+			case ast.NodeTypeVariable:
+				switch n.Name {
+				case "context": // all of it
+					s.wants = wants{args: true, numbers: true, workspace: true, names: s.wants.names}
+				case "principal":
+					s.whose = true
+				}
+			}
+			return true
+		})
+	}
+}

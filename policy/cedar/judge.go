@@ -1,0 +1,304 @@
+package cedar
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/policy"
+)
+
+// Authorize judges the operation of a call. It never panics. A policy that cannot be
+// evaluated denies.
+func (s *Set) Authorize(r policy.Request) policy.Verdict {
+	t := tally{set: s, req: r, verdict: policy.Verdict{Gate: policy.GateAuthorize, Version: s.version}}
+	t.rows(s.floor, -1)
+	t.ask()
+	t.rows(s.last, len(s.rules))
+	return t.settle()
+}
+
+// tally collects what is said of one call.
+type tally struct {
+	set     *Set
+	req     policy.Request
+	facts   policy.Facts
+	things  []resource
+	verdict policy.Verdict
+	said    []saying
+	lacking []lack // questions that nothing permits
+}
+
+// saying is one policy's answer to one question.
+type saying struct {
+	decision policy.Decision
+	place    int // of the policy
+	nth      int // of the resource
+	rule     *rule
+	finding  policy.Finding // where there is no rule
+	id       string
+	message  string // of an evaluation that failed; "" none did
+}
+
+// lack is a question that nothing permits.
+type lack struct {
+	who types.EntityUID
+	nth int
+}
+
+// rows asks rules beside the texts. What they allow counts for nothing.
+func (t *tally) rows(rows policy.Rules, place int) {
+	for _, row := range rows {
+		f := row.Judge(t.req)
+		if f.Decision == policy.Ask || f.Decision == policy.Deny {
+			t.add(f, row.ID, place)
+		}
+	}
+}
+
+func (t *tally) add(f policy.Finding, id string, place int) {
+	if f.Policies == nil {
+		f.Policies = []string{id}
+	}
+	for _, id := range f.Policies {
+		t.said = append(t.said, saying{decision: f.Decision, place: place, finding: f, id: id})
+	}
+}
+
+// ask puts every question that the call is.
+func (t *tally) ask() {
+	s := t.set
+	t.facts = policy.Look(t.req)
+	t.things = s.resources(t.req, t.facts)
+	w := world{set: s, facts: &t.facts, chain: chainOf(t.req.Principal)}
+	if s.wants.args || s.wants.numbers {
+		var whole bool
+		if w.args, whole = argumentsOf(t.req.Args); !whole {
+			t.add(unseen, "args.limit", -1)
+		}
+	}
+	f := facetsOf(t.req, t.facts)
+	context, ok := s.plain[f]
+	if s.wants.workspace || !ok {
+		context = f.record(t.req.Workspace)
+	}
+	who := w.chain
+	if !s.whose {
+		who = who[:1] // nobody asks who it is: the others would hear the same
+	}
+	for _, p := range who {
+		for i := range t.things {
+			w.thing = &t.things[i]
+			t.question(&w, cedar.Request{
+				Principal: p, Action: actions[actionOf(t.req.Op.Class)], Resource: w.thing.uid, Context: context,
+			}, i)
+		}
+	}
+	last := len(s.rules)
+	for i, d := range t.facts.Deeds {
+		if d.Unjudged() {
+			t.add(d.Finding, d.Rule, last+i)
+		}
+	}
+	if t.facts.Excess.Decision != "" {
+		t.add(t.facts.Excess, "", last)
+	}
+}
+
+// unseen denies a call whose arguments policies look at, and cannot see.
+var unseen = policy.Finding{
+	Decision: policy.Deny, Code: events.TooLarge,
+	Reason: "The arguments have more values or deeper ones than the policy can look at; split the call into several.",
+}
+
+// question puts one of them.
+func (t *tally) question(w *world, q cedar.Request, nth int) {
+	s := t.set
+	a := actionOf(t.req.Op.Class)
+	decision, why := cedar.Authorize(chosen{s, s.pick[a][w.thing.kind], s.exact[a][q.Resource]}, w, q)
+	for _, e := range why.Errors {
+		r := s.of(e.PolicyID)
+		t.said = append(t.said, saying{policy.Deny, r.place, nth, r, policy.Finding{}, r.ID, e.Message})
+	}
+	if decision == cedar.Deny && len(why.Reasons) == 0 {
+		t.lacking = append(t.lacking, lack{q.Principal, nth})
+		return
+	}
+	for _, reason := range why.Reasons {
+		r := s.of(reason.PolicyID)
+		d := policy.Allow
+		switch {
+		case r.Forbid:
+			d = policy.Deny
+		case r.ask:
+			d = policy.Ask
+		}
+		t.said = append(t.said, saying{decision: d, place: r.place, nth: nth, rule: r, id: r.ID})
+	}
+}
+
+func (s *Set) of(id cedar.PolicyID) *rule {
+	i, err := strconv.Atoi(string(id))
+	if err != nil {
+		panic("cedar: a policy that was not asked has answered: " + string(id))
+	}
+	return &s.rules[i]
+}
+
+// chosen are the policies that may fit a question.
+type chosen struct {
+	set        *Set
+	some, more []int
+}
+
+// All is cedar.PolicyIterator's.
+func (c chosen) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+		for _, list := range [2][]int{c.some, c.more} {
+			for _, i := range list {
+				if r := &c.set.rules[i]; !yield(r.name, r.policy) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// settle makes the verdict: the strictest answer, with the reason of the first policy
+// that gives it.
+func (t *tally) settle() policy.Verdict {
+	v := t.verdict
+	for _, s := range t.said {
+		if rank(s.decision) > rank(v.Decision) {
+			v.Decision = s.decision
+		}
+	}
+	if v.Decision != policy.Deny && len(t.lacking) > 0 {
+		v.Decision = policy.Deny
+		v.Policies, v.Reason, v.Path = []string{defaultDeny}, t.without(t.lacking[0]), t.pointer(t.lacking[0].nth)
+		return policy.Settle(v, t.req)
+	}
+	var first *saying
+	for i := range t.said {
+		s := &t.said[i]
+		if s.decision != v.Decision {
+			continue
+		}
+		v.Policies = append(v.Policies, s.id)
+		if first == nil || s.place < first.place || s.place == first.place && s.nth < first.nth {
+			first = s
+		}
+	}
+	if first != nil {
+		t.word(&v, first)
+	}
+	return policy.Settle(v, t.req)
+}
+
+// defaultDeny is the id behind a deny that no policy gave.
+const defaultDeny = "default.deny"
+
+// without is the reason of a deny that no policy gave.
+func (t *tally) without(l lack) string {
+	thing := t.things[l.nth]
+	own := l.who == chainOf(t.req.Principal)[0]
+	switch {
+	case !own:
+		return "No policy permits this to " + shown(string(l.who.ID)) + ", for whom the agent acts; go on without it."
+	case thing.kind == kindTool:
+		return "No rule permits this operation; use one of the tools that read or write files."
+	case thing.kind == kindShell:
+		return "No rule permits what the line does (" + plain(thing.text, 64) + "); use one of the tools that read or write files."
+	}
+	return "No rule permits this for " + shown(thing.text) + "; go on without it."
+}
+
+// word gives a verdict its sentence, code and place.
+func (t *tally) word(v *policy.Verdict, s *saying) {
+	switch {
+	case s.rule == nil:
+		v.Reason, v.Code, v.Path = s.finding.Reason, s.finding.Code, s.finding.Path
+		return
+	case s.message != "":
+		v.Reason = "The policy " + shown(s.rule.ID) + " cannot be evaluated for this call (" + plain(s.message, 200) + "), so it is denied: its author must mend it."
+		return
+	}
+	thing := &t.things[s.nth]
+	why := s.rule.say.uses("why") && thing.why != ""
+	v.Reason = s.rule.say.fill(func(slot string) string {
+		switch slot {
+		case "why":
+			return cmp.Or(thing.why, t.plainWhy(thing))
+		case "tool":
+			return shown(t.req.Tool)
+		case "principal":
+			return shown(t.req.Principal.ID)
+		}
+		return shown(thing.text)
+	})
+	v.Code = events.Code(s.rule.code)
+	if why {
+		v.Code = cmp.Or(v.Code, thing.code)
+	}
+	v.Path = s.rule.pointer
+	if v.Path == "" && !s.rule.whole && (why || thing.kind != kindTool) {
+		v.Path = t.pointer(s.nth)
+	}
+}
+
+// plainWhy is what is said of a resource of which nothing was found.
+func (t *tally) plainWhy(thing *resource) string { return "It touches " + shown(thing.text) + "." }
+
+// pointer is where the arguments name a resource.
+func (t *tally) pointer(nth int) string {
+	thing := &t.things[nth]
+	if thing.at != "" || thing.kind == kindTool || thing.kind == kindShell {
+		return thing.at
+	}
+	return policy.Pointer(t.req.Args, thing.text)
+}
+
+func rank(d policy.Decision) int {
+	return slices.Index([]policy.Decision{"", policy.Allow, policy.Ask, policy.Deny}, d)
+}
+
+// world is what policies see of a call: the entities that a question may reach.
+type world struct {
+	set   *Set
+	facts *policy.Facts
+	chain []types.EntityUID
+	thing *resource
+	args  arguments
+}
+
+// Get is types.EntityGetter's.
+func (w *world) Get(uid types.EntityUID) (types.Entity, bool) {
+	switch uid.Type {
+	case typeTool, typePath, typeHost, typeShell:
+		if uid != w.thing.uid {
+			return types.Entity{}, false
+		}
+		if !w.thing.made {
+			w.thing.made, w.thing.entity = true, w.set.build(w.thing, w.facts)
+		}
+		return w.thing.entity, true
+	case typeAgent, typePerson, typeService:
+		if i := slices.Index(w.chain, uid); i >= 0 {
+			return types.Entity{
+				UID: uid, Attributes: types.NewRecord(types.RecordMap{"id": uid.ID}), Parents: types.NewEntityUIDSet(w.chain[i+1:]...),
+			}, true
+		}
+	case typeText:
+		return w.args.text, true
+	case typeNumbers:
+		return w.args.numbers, true
+	}
+	return types.Entity{}, false
+}
+
+var _ policy.Authorizer = (*Set)(nil)

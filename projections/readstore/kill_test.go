@@ -1,0 +1,3 @@
+package readstore
+
+func runChild() bool { return false }

@@ -1,0 +1,339 @@
+package readstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Traces answers a query. It returns ErrQuery where that is none.
+func (r *Reader) Traces(ctx context.Context, q Query) (Page, error) {
+	out := Page{Traces: []Trace{}}
+	if err := q.Check(); err != nil {
+		return out, err
+	}
+	err := r.view(ctx, func(tx *sql.Tx) error {
+		s, err := r.search(ctx, tx, q)
+		if err != nil || s == nil {
+			return err
+		}
+		return s.page(ctx, &out)
+	})
+	return out, err
+}
+
+// search is a query on its way through the traces.
+type search struct {
+	r     *Reader
+	tx    *sql.Tx
+	q     Query
+	low   int64 // ids of traces that may pass: low to high, both included
+	high  int64
+	tools []int64
+	stati []int64
+	whos  []int64
+	match string // of texts; "": none
+}
+
+// search prepares a query; nil where nothing can pass.
+func (r *Reader) search(ctx context.Context, tx *sql.Tx, q Query) (*search, error) {
+	s := &search{r: r, tx: tx, q: q, low: 1, high: math.MaxInt64 >> 22, match: match(termsOf(q.Text))}
+	after, err := q.after()
+	if err != nil {
+		return nil, err
+	}
+	if after > 0 && q.Oldest {
+		s.low = after + 1
+	} else if after > 0 {
+		s.high = after - 1
+	}
+	for _, f := range []struct {
+		names []string
+		ids   *[]int64
+	}{{q.Tools, &s.tools}, {q.Statuses, &s.stati}, {q.Principals, &s.whos}} {
+		if *f.ids, err = r.ids(ctx, tx, f.names); err != nil {
+			return nil, err
+		}
+		if len(f.names) > 0 && len(*f.ids) == 0 {
+			return nil, nil // names that never came up
+		}
+	}
+	return s, s.bound(ctx)
+}
+
+// ids are the ids of the names that there are.
+func (r *Reader) ids(ctx context.Context, tx *sql.Tx, names []string) ([]int64, error) {
+	var out []int64
+	for _, name := range names {
+		id, ok, err := r.find(ctx, tx, name)
+		if err != nil {
+			return nil, err
+		}
+		if ok && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// bound narrows the ids by the times: those of the traces are in the log's order.
+func (s *search) bound(ctx context.Context) error {
+	for _, b := range []struct {
+		zero  bool
+		query string
+		at    int64
+		set   func(int64)
+	}{
+		{s.q.Since.IsZero(), `SELECT min(id) FROM traces WHERE last_at >= ?`, s.q.Since.UnixMicro(), func(id int64) { s.low = max(s.low, id) }},
+		{s.q.Until.IsZero(), `SELECT max(id) FROM traces WHERE first_at < ?`, s.q.Until.UnixMicro(), func(id int64) { s.high = min(s.high, id) }},
+	} {
+		if b.zero {
+			continue
+		}
+		var id sql.NullInt64
+		if err := s.tx.QueryRowContext(ctx, b.query, b.at).Scan(&id); err != nil {
+			return err
+		}
+		if !id.Valid {
+			id.Int64, s.low, s.high = 0, 1, 0 // none
+			return nil
+		}
+		b.set(id.Int64)
+	}
+	return nil
+}
+
+// page fills a page, and finds out whether there is another.
+func (s *search) page(ctx context.Context, out *Page) error {
+	limit := s.q.limit()
+	last := int64(0)
+	for s.low <= s.high {
+		ids, more, err := s.candidates(ctx, limit+1)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			t, ok, err := s.trace(ctx, id)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+			if len(out.Traces) == limit {
+				out.Next = s.q.order() + strconv.FormatInt(last, 10)
+				return nil
+			}
+			out.Traces, last = append(out.Traces, t), id
+		}
+		if !more {
+			return nil
+		}
+		s.behind(ids[len(ids)-1])
+	}
+	return nil
+}
+
+// behind goes on behind a trace.
+func (s *search) behind(id int64) {
+	if s.q.Oldest {
+		s.low = id + 1
+	} else {
+		s.high = id - 1
+	}
+}
+
+func (s *search) direction() string {
+	if s.q.Oldest {
+		return "ASC"
+	}
+	return "DESC"
+}
+
+// candidates are the next traces with a call that passes, some n of them, in order.
+// Where there are more of them, there is one at least.
+func (s *search) candidates(ctx context.Context, n int) (ids []int64, more bool, err error) {
+	switch {
+	case s.match != "":
+		return s.byText(ctx, n)
+	case len(s.tools)+len(s.stati)+len(s.whos) > 0:
+		return s.byCalls(ctx, n)
+	}
+	ids, err = s.list(ctx, `SELECT id FROM traces WHERE id BETWEEN ? AND ? ORDER BY id `+s.direction()+` LIMIT ?`, s.low, s.high, n)
+	return ids, len(ids) == n, err
+}
+
+// list are the numbers that a query gives.
+func (s *search) list(ctx context.Context, query string, args ...any) ([]int64, error) {
+	rows, err := s.tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		out = append(out, id)
+	}
+	return out, rows.Err()
+}
+
+// byCalls goes through the index of the narrowest filter, one value of it after the
+// other, each in the order of traces.
+func (s *search) byCalls(ctx context.Context, n int) ([]int64, bool, error) {
+	index, column, values := s.narrowest()
+	var all []int64
+	edge, more := int64(0), false
+	for _, v := range values {
+		var args []any
+		where := []string{column + " = ?", "trace BETWEEN ? AND ?"}
+		args = append(args, v, s.low, s.high)
+		for _, f := range []struct {
+			column string
+			ids    []int64
+		}{{"tool", s.tools}, {"status", s.stati}, {"who", s.whos}} {
+			if f.column != column && len(f.ids) > 0 {
+				where = append(where, f.column+" IN ("+marks(len(f.ids))+")")
+				args = append(args, anys(f.ids)...)
+			}
+		}
+		ids, err := s.list(ctx, `SELECT DISTINCT trace FROM calls INDEXED BY `+index+` WHERE `+strings.Join(where, " AND ")+
+			` ORDER BY trace `+s.direction()+` LIMIT ?`, append(args, n)...)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, ids...)
+		if len(ids) == n { // beyond its last one this value's traces are not known yet
+			last := ids[n-1]
+			if !more || s.before(last, edge) {
+				edge, more = last, true
+			}
+		}
+	}
+	slices.SortFunc(all, s.compare)
+	all = slices.Compact(all)
+	if more {
+		all = slices.DeleteFunc(all, func(id int64) bool { return s.before(edge, id) })
+	}
+	return all, more, nil
+}
+
+// narrowest is the filter that the fewest calls pass, as far as that can be guessed.
+func (s *search) narrowest() (index, column string, values []int64) {
+	switch {
+	case len(s.stati) > 0 && (s.rare() || len(s.tools)+len(s.whos) == 0):
+		return "calls_status", "status", s.stati
+	case len(s.whos) > 0:
+		return "calls_who", "who", s.whos
+	}
+	return "calls_tool", "tool", s.tools
+}
+
+// rare says whether only statuses are asked for that few calls have.
+func (s *search) rare() bool {
+	for _, name := range s.q.Statuses {
+		switch name {
+		case "completed", "denied", "failed":
+			return false
+		}
+	}
+	return true
+}
+
+// before says whether a trace comes before another one in the order asked for.
+func (s *search) before(a, b int64) bool { return s.compare(a, b) < 0 }
+
+func (s *search) compare(a, b int64) int {
+	if a == b {
+		return 0
+	}
+	if (a < b) == s.q.Oldest {
+		return -1
+	}
+	return 1
+}
+
+// marks are n question marks.
+func marks(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+
+func anys(ids []int64) []any {
+	out := make([]any, len(ids))
+	for i, id := range ids {
+		out[i] = id
+	}
+	return out
+}
+
+// byText goes through the texts in the order of traces, which is that of their
+// numbers, and skips what is left of a trace that has passed.
+func (s *search) byText(ctx context.Context, n int) ([]int64, bool, error) {
+	query := `SELECT texts.rowid >> 22 FROM texts`
+	args := []any{s.match, s.low << 22, s.high<<22 | (1<<22 - 1)}
+	where := ` WHERE texts MATCH ? AND texts.rowid BETWEEN ? AND ?`
+	if len(s.tools)+len(s.stati)+len(s.whos) > 0 {
+		query += ` CROSS JOIN docs ON docs.id = texts.rowid CROSS JOIN calls ON calls.id = docs.call`
+		for _, f := range []struct {
+			column string
+			ids    []int64
+		}{{"tool", s.tools}, {"status", s.stati}, {"who", s.whos}} {
+			if len(f.ids) > 0 {
+				where += ` AND calls.` + f.column + ` IN (` + marks(len(f.ids)) + `)`
+				args = append(args, anys(f.ids)...)
+			}
+		}
+	}
+	rows := max(4*n, 256)
+	ids, err := s.list(ctx, query+where+` ORDER BY texts.rowid `+s.direction()+` LIMIT ?`, append(args, rows)...)
+	return slices.Compact(ids), len(ids) == rows, err
+}
+
+// trace reads a trace; ok is false if its times do not pass.
+func (s *search) trace(ctx context.Context, id int64) (Trace, bool, error) {
+	t, err := s.r.trace(ctx, s.tx, `id = ?`, id)
+	if err != nil {
+		return Trace{}, false, err
+	}
+	if !s.q.Since.IsZero() && t.last < s.q.Since.UnixMicro() || !s.q.Until.IsZero() && t.first >= s.q.Until.UnixMicro() {
+		return Trace{}, false, nil
+	}
+	v, err := s.r.line(ctx, s.tx, t)
+	return v, err == nil, err
+}
+
+// trace reads one trace, or returns ErrNoTrace.
+func (r *Reader) trace(ctx context.Context, tx *sql.Tx, where string, arg any) (*trace, error) {
+	t := &trace{}
+	into := target{sums: &t.sums}
+	var tools string
+	err := tx.QueryRowContext(ctx, `SELECT id, trace, tools, `+sumColumns+` FROM traces WHERE `+where, arg).
+		Scan(append([]any{&t.id, &t.name, &tools}, into.into()...)...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("trace %.80v: %w", arg, ErrNoTrace)
+	}
+	if err == nil {
+		t.tools, err = parseNumbers(tools)
+	}
+	t.more = into.flags&flagMore != 0
+	return t, errors.Join(err, into.done())
+}
+
+// line is a trace as it is listed.
+func (r *Reader) line(ctx context.Context, tx *sql.Tx, t *trace) (Trace, error) {
+	names := make([]string, len(t.tools))
+	for i, id := range t.tools {
+		name, err := r.name(ctx, tx, id)
+		if err != nil {
+			return Trace{}, err
+		}
+		names[i] = name
+	}
+	return t.view(names), nil
+}
