@@ -29,26 +29,17 @@ func (n *Node) served(ctx context.Context) (map[string]bool, error) {
 	for _, p := range n.cfg.Placements {
 		out[p] = true
 	}
-	err := n.cfg.Bus.Cells().Watch(ctx, bus.BucketPresence, "", func(c bus.Cell) error {
+	err := bus.Each(ctx, n.cfg.Bus.Cells(), bus.BucketPresence, func(c bus.Cell) {
 		var h here
-		switch {
-		case c.Key == "":
-			return errAllSeen
-		case c.Value == nil || json.Unmarshal(c.Value, &h) != nil || h.Draining:
-			return nil
+		if json.Unmarshal(c.Value, &h) != nil || h.Draining {
+			return
 		}
 		for _, p := range h.serves() {
 			out[p] = true
 		}
-		return nil
 	})
-	if errors.Is(err, errAllSeen) {
-		err = nil
-	}
 	return out, err
 }
-
-var errAllSeen = errors.New("all cells were seen")
 
 // serves are the placements of a node's presence.
 func (h here) serves() []string {

@@ -41,32 +41,12 @@ func circuitOf(tool string, b lifecycle.Breaker, c lifecycle.BreakerConfig, now 
 	return out
 }
 
-// errAllSeen ends a watch that has yielded what there was.
-var errAllSeen = errors.New("all cells were seen")
-
-// cellsOf calls yield for each cell of a bucket that exists now.
-func (d *Desk) cellsOf(ctx context.Context, bucket string, yield func(bus.Cell)) error {
-	err := d.bus.Cells().Watch(ctx, bucket, "", func(c bus.Cell) error {
-		switch {
-		case c.Key == "":
-			return errAllSeen
-		case c.Value != nil:
-			yield(c)
-		}
-		return nil
-	})
-	if errors.Is(err, errAllSeen) {
-		return nil
-	}
-	return err
-}
-
 // Circuits are all circuits that the cluster has a cell of, sorted by tool: those
 // that are not closed, and those that have been open or have failures. c are the
 // nodes' numbers; what is shown of an open one depends on them.
 func (d *Desk) Circuits(ctx context.Context, c lifecycle.BreakerConfig) ([]Circuit, error) {
 	out, now := []Circuit{}, d.now()
-	err := d.cellsOf(ctx, bus.BucketBreaker, func(cell bus.Cell) {
+	err := bus.Each(ctx, d.bus.Cells(), bus.BucketBreaker, func(cell bus.Cell) {
 		if tool, err := bus.ParseToken(cell.Key); err == nil {
 			out = append(out, circuitOf(tool, breakerOf(cell), c, now))
 		}

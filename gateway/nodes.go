@@ -177,7 +177,7 @@ type presence struct {
 
 func (d *Desk) present(ctx context.Context) (map[string]presence, error) {
 	out := make(map[string]presence)
-	err := d.cellsOf(ctx, bus.BucketPresence, func(c bus.Cell) {
+	err := bus.Each(ctx, d.bus.Cells(), bus.BucketPresence, func(c bus.Cell) {
 		var p presence
 		_ = json.Unmarshal(c.Value, &p) // of a release that says it otherwise: it is there all the same
 		p.there = true
