@@ -84,8 +84,10 @@ type Log interface {
 
 	// Load returns the turn's commits in order, once those up to sequence
 	// atLeast can be seen (0: whatever is there). It reads the hot stream only
-	// where what is read otherwise has stood still for a while. An unknown turn has no commits, and that is no error. A commit
-	// that cannot be decoded is an *Unreadable.
+	// where what is read otherwise has stood still for a while; then a sequence that the
+	// log does not have, since it went with a lost tail, is not waited for any longer. An
+	// unknown turn has no commits, and that is no error. A commit that cannot be decoded
+	// is an *Unreadable.
 	Load(ctx context.Context, turn events.TurnKey, atLeast uint64) ([]Stored, error)
 
 	// Head is the position behind the last commit of the whole log.

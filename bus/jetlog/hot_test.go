@@ -41,3 +41,13 @@ func TestLoadsFromTheLogWhereTheMirrorStandsStill(t *testing.T) {
 		t.Errorf("a turn without events: %d commits, %v", len(none), err)
 	}
 }
+
+// TestALoadDoesNotWaitForWhatIsLost: a sequence that went with the log's tail never comes.
+func TestALoadDoesNotWaitForWhatIsLost(t *testing.T) {
+	b, _ := opened(t, ServerConfig{Dir: t.TempDir()})
+	last := commits(t, b, "a", 2, 0)
+	got, err := b.Load(t.Context(), testTurn, last+1000)
+	if err != nil || len(got) != 2 {
+		t.Errorf("%d commits, %v: want the two that there are", len(got), err)
+	}
+}

@@ -109,13 +109,11 @@ func (v *View) Load(ctx context.Context, turn events.TurnKey, atLeast uint64) ([
 	}
 	var seqs []uint64
 	var found []entry
-	short := false
 	hook := v.log.faults.Load().Mirror
 	err := v.wait(ctx, func() bool {
 		l := v.log
-		if uint64(len(l.entries)) < atLeast {
-			short = !l.real
-			return short
+		if uint64(len(l.entries)) < atLeast && l.real {
+			return false
 		}
 		seqs, found = slices.Clone(l.turns[turn]), nil
 		for _, seq := range seqs {
@@ -123,9 +121,6 @@ func (v *View) Load(ctx context.Context, turn events.TurnKey, atLeast uint64) ([
 		}
 		return true
 	})
-	if short {
-		err = fmt.Errorf("%w: the log does not reach sequence %d", bus.ErrUnavailable, atLeast)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("load turn %s: %w", turn, err)
 	}
