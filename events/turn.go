@@ -39,7 +39,7 @@ type TurnSubmitted struct {
 	Disjoint    bool      `json:"parallel_disjoint,omitempty"` // calls on disjoint resources may run together
 	Limits      Limits    `json:"limits,omitempty,omitzero"`
 	Traceparent string    `json:"traceparent,omitempty"` // W3C trace context of the caller
-	Imported    string    `json:"imported,omitempty"`    // where a recorded transcript or turn came from; never run
+	Imported    string    `json:"imported,omitempty"`    // where a recorded transcript came from; never run
 }
 
 // ArchiveMark begins TurnSubmitted.Imported of a turn that was recorded in another

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/projections/readstore"
 )
 
 // Bounds of a request.
@@ -36,6 +37,7 @@ type APIConfig struct {
 	Tools   func(ctx context.Context, format string) (json.RawMessage, error)
 	Ready   func(ctx context.Context) error // why no turn would be run here now; nil: as long as it serves
 	Metrics *Metrics                        // nil: /metrics is not found
+	Store   *readstore.Store                // for searches; nil: there is none, and approvals are folded from the log
 	Breaker lifecycle.BreakerConfig         // the node's numbers, by which circuits are shown
 	Hosts   []string                        // names this node answers to, besides loopback's
 	Ping    time.Duration                   // between comments on a silent event stream; 0 means 15 s
@@ -49,6 +51,7 @@ type API struct {
 	tools   func(context.Context, string) (json.RawMessage, error)
 	ready   func(context.Context) error
 	metrics *Metrics
+	store   *readstore.Store
 	breaker lifecycle.BreakerConfig
 	hosts   []string
 	ping    time.Duration
@@ -60,7 +63,7 @@ type API struct {
 // NewAPI makes the door. Close it to end its event streams.
 func NewAPI(c APIConfig) *API {
 	a := &API{
-		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, breaker: c.Breaker, hosts: c.Hosts, ping: c.Ping, log: c.Log,
+		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, breaker: c.Breaker, hosts: c.Hosts, ping: c.Ping, log: c.Log,
 		streams: make(chan struct{}, maxStreams), closing: make(chan struct{}),
 	}
 	if a.ping <= 0 {
@@ -95,6 +98,12 @@ func (a *API) routes() []route {
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/resolve", a.resolve},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/compensate", a.compensate},
 		{"GET /v1/approvals", a.getApprovals},
+		{"GET /v1/traces", a.getTraces},
+		{"GET /v1/traces/{trace}", a.getTrace},
+		{"GET /v1/traces/{trace}/timeline", a.getTimeline},
+		{"GET /v1/usage", a.getUsage},
+		{"GET /v1/readstore", a.getStore},
+		{"POST /v1/readstore/rebuild", a.rebuildStore},
 		{"GET /v1/nodes", a.getNodes},
 		{"GET /v1/breakers", a.getBreakers},
 		{"GET /v1/breakers/{tool}", a.getBreaker},

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/projections/readstore"
 )
 
 // Problem is an error as HTTP tells it (RFC 9457).
@@ -62,6 +63,9 @@ var verdicts = []struct {
 	{lifecycle.ErrNoUndo, http.StatusConflict, "nothing-to-undo", "The call cannot be undone", "GET the turn to see how the call ended"},
 	{ErrUndoUnknown, http.StatusConflict, "undo-unknown", "Nobody knows whether it was undone", "look at what the undo would have changed, then POST …/resolve for the undo's call"},
 	{lifecycle.ErrForeign, http.StatusConflict, "newer-release", "The turn holds events of a newer release", "upgrade this node"},
+	{readstore.ErrQuery, http.StatusBadRequest, "bad-request", "The request cannot be read", "mend what the detail names"},
+	{readstore.ErrNoTrace, http.StatusNotFound, "no-trace", "There is no such trace", "check the id; GET /v1/traces shows what is there"},
+	{readstore.ErrNone, http.StatusServiceUnavailable, "store-building", "The read store is being built", "wait, and ask again: GET /v1/readstore tells how far it has come"},
 	{bus.ErrConflict, http.StatusConflict, "busy", "The turn moved on", "try again"},
 	{ErrUntold, http.StatusServiceUnavailable, "untold", "It is kept, but no node could be told", "repeat the request: it is safe"},
 	{bus.ErrUncertain, http.StatusServiceUnavailable, "uncertain", "It is not known whether it was kept", "repeat the request with the same ids: it is safe"},

@@ -10,7 +10,6 @@ import (
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/codec"
 	"github.com/sluice-run/sluice/lifecycle"
-	"github.com/sluice-run/sluice/projections"
 )
 
 // submitted answers POST /v1/turns.
@@ -375,15 +374,4 @@ func (a *API) resolve(w http.ResponseWriter, r *http.Request) error {
 		ok(w, out)
 		return nil
 	})
-}
-
-func (a *API) getApprovals(w http.ResponseWriter, r *http.Request) error {
-	list, err := a.desk.Inbox(r.Context())
-	if err != nil {
-		return err
-	}
-	ok(w, struct {
-		Approvals []projections.Pending `json:"approvals"`
-	}{list})
-	return nil
 }

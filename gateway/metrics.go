@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/projections/readstore"
 )
 
 // MetricsConfig says what is measured. Zero fields leave their part out.
@@ -146,4 +147,47 @@ func (b breakers) Collect(out chan<- prometheus.Metric) {
 	for tool, state := range states {
 		out <- prometheus.MustNewConstMetric(breakerDesc, prometheus.GaugeValue, 1, tool, state)
 	}
+}
+
+// Store measures a read store, too. It is called once; status is asked at each
+// scrape, and must answer within a second or so.
+func (m *Metrics) Store(status func() (readstore.Status, error)) {
+	m.registry.MustRegister(storeMetrics{status})
+}
+
+// storeMetrics tells how a read store stands at the time of a scrape.
+type storeMetrics struct {
+	status func() (readstore.Status, error)
+}
+
+var (
+	storeCommits = prometheus.NewDesc("sluice_read_store_lag_commits", "Commits of the log that the read store lacks.", nil, nil)
+	storeSeconds = prometheus.NewDesc("sluice_read_store_lag_seconds", "Everything in the log that is older can be found in the read store; 0 where nothing is missing.", nil, nil)
+	storeState   = prometheus.NewDesc("sluice_read_store_state", "What the read store does: 1 for the state that it is in.", []string{"state"}, nil)
+	storeBytes   = prometheus.NewDesc("sluice_read_store_bytes", "Size of the read store's database.", nil, nil)
+	storeErrors  = prometheus.NewDesc("sluice_read_store_errors_total", "How often the read store could not go on.", nil, nil)
+)
+
+// Describe is prometheus.Collector's.
+func (storeMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{storeCommits, storeSeconds, storeState, storeBytes, storeErrors} {
+		out <- d
+	}
+}
+
+// Collect is prometheus.Collector's.
+func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
+	s, err := m.status()
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(storeCommits, err)
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(storeCommits, float64(s.Behind))
+	gauge(storeSeconds, float64(s.BehindMS)/1000)
+	gauge(storeBytes, float64(s.Bytes))
+	gauge(storeState, 1, s.State)
+	out <- prometheus.MustNewConstMetric(storeErrors, prometheus.CounterValue, float64(s.Errors))
 }

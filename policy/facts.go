@@ -178,6 +178,7 @@ func (f *Facts) lookAtLines(r Request, lines []shellLineOf) {
 	for _, l := range lines {
 		a := scope.Classify(l.text)
 		f.addPaths(r.Workspace, l.path, a.Paths)
+		f.addPaths(r.Workspace, l.path, a.Names)
 		f.addHosts(l.path, checkAny, a.Hosts...)
 		w := Finding{Decision: Decision(a.Decision), Reason: a.Reason, Path: l.path}
 		if w.Decision == Deny {

@@ -10,7 +10,7 @@ import (
 
 // Inbox is what waits for a person now.
 var Inbox = Projection[Waiting]{
-	Name: "inbox", Version: 1,
+	Name: "inbox", Version: 2,
 	Init:  func() Waiting { return Waiting{Asked: map[string]Pending{}, Turns: map[string]Asker{}} },
 	Apply: ask,
 }
@@ -45,6 +45,7 @@ type Pending struct {
 type Asker struct {
 	Principal events.Principal `json:"principal"`
 	Tools     []string         `json:"tools"`
+	Imported  bool             `json:"imported,omitempty"` // it is never run
 }
 
 // List is all that waits, soonest expiry first, then by call.
@@ -69,7 +70,9 @@ func ask(w Waiting, e Event) Waiting {
 	call := e.Turn.Call(e.Call)
 	switch v := e.Event.(type) {
 	case *events.ApprovalRequested:
-		w.Asked[call.String()] = w.pending(call, e, v)
+		if !w.Turns[e.Turn.String()].Imported { // nobody would go on with the call
+			w.Asked[call.String()] = w.pending(call, e, v)
+		}
 	case *events.Approved, *events.CancelRequested: // after a cancel an approval is refused
 		delete(w.Asked, call.String())
 	default:
@@ -83,7 +86,7 @@ func ask(w Waiting, e Event) Waiting {
 func askTurn(w Waiting, e Event) Waiting {
 	switch v := e.Event.(type) {
 	case *events.TurnSubmitted:
-		a := Asker{Principal: v.Principal, Tools: make([]string, len(v.Calls))}
+		a := Asker{Principal: v.Principal, Tools: make([]string, len(v.Calls)), Imported: v.Imported != ""}
 		for i, c := range v.Calls {
 			a.Tools[i] = c.Tool
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/projections"
 )
 
 // withDesk opens the log, does something at its desk, and closes it.
@@ -259,25 +260,32 @@ func (a *app) inbox() *cobra.Command {
 	return &cobra.Command{
 		Use: "inbox", Short: "Show the calls that wait for a person", Args: command.Args(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list, ok := a.askedNode(cmd.Context()); ok {
+				return a.printInbox(list)
+			}
 			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
 				list, err := d.Inbox(cmd.Context())
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(map[string]any{"approvals": list})
-				}
-				for _, p := range list {
-					a.print("%s  %s by %s\n  asks     %s\n  why      %s\n  hash     %s\n  expires  %s\n",
-						p.Call, show.Short(p.Tool, 64), show.Short(p.Principal.ID, 64), strings.ReplaceAll(show.Lines(p.Asks), "\n", "\n           "), show.Short(p.Why, 300), p.Hash, p.Expires.Local().Format(time.RFC3339))
-				}
-				if len(list) == 0 {
-					a.note("nothing waits for a person")
-				}
-				return nil
+				return a.printInbox(list)
 			})
 		},
 	}
+}
+
+func (a *app) printInbox(list []projections.Pending) error {
+	if a.json {
+		return a.printJSON(map[string]any{"approvals": list})
+	}
+	for _, p := range list {
+		a.print("%s  %s by %s\n  asks     %s\n  why      %s\n  hash     %s\n  expires  %s\n",
+			p.Call, show.Short(p.Tool, 64), show.Short(p.Principal.ID, 64), strings.ReplaceAll(show.Lines(p.Asks), "\n", "\n           "), show.Short(p.Why, 300), p.Hash, p.Expires.Local().Format(time.RFC3339))
+	}
+	if len(list) == 0 {
+		a.note("nothing waits for a person")
+	}
+	return nil
 }
 
 // tail is the verb that shows the log's events.

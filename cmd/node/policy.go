@@ -77,12 +77,30 @@ func (a *app) policyCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := a.noteTools(set); err != nil {
+				return err
+			}
 			n := len(set.Policies())
 			return a.say(map[string]any{"policy": set.Version(), "policies": n}, "%s: %d policies, %s\n", show.Short(path, 300), n, set.Version())
 		},
 	}
-	a.set.policyFlag(cmd.Flags())
+	a.set.toolFlags(cmd.Flags())
 	return cmd
+}
+
+// noteTools tells of tools that policies name, and that this program does not have:
+// other nodes may have them, or a letter is wrong.
+func (a *app) noteTools(set *cedar.Set) error {
+	registry, err := a.set.plainRegistry()
+	if err != nil {
+		return err
+	}
+	for _, name := range set.Tools() {
+		if _, known := registry.Lookup(name); !known {
+			a.note("note: the policy names the tool %s, which is not here: a name that is misspelt fits no call", show.Short(fmt.Sprintf("%q", name), 80))
+		}
+	}
+	return nil
 }
 
 func (a *app) policyShow() *cobra.Command {

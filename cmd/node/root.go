@@ -72,7 +72,7 @@ func (a *app) root() command.Root {
 			"Settings come from flags, else from SLUICE_… in the environment, else from the file that --config names.\n\n" + exitHelp,
 		Flags: a.set.storeFlags, Complete: a.set.complete, JSON: &a.json,
 		Verbs: []func() *cobra.Command{
-			a.serve, a.submit, a.tail, a.cancel, a.approve, a.deny, a.resolve, a.compensate, a.inbox, a.nodes, a.breaker, a.tools,
+			a.serve, a.submit, a.tail, a.cancel, a.approve, a.deny, a.resolve, a.compensate, a.inbox, a.nodes, a.breaker, a.readstore, a.tools,
 			a.explain, a.policy, a.demo, a.config, a.version,
 		},
 	}

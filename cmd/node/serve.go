@@ -21,6 +21,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/projections/readstore"
 )
 
 // serve is the verb that runs a node.
@@ -105,7 +106,8 @@ type serving struct {
 	log     *slog.Logger
 	ses     *session.Session
 	node    *node
-	address string // of HTTP; "" where there is none
+	store   *readstore.Store // nil: there is none
+	address string           // of HTTP; "" where there is none
 
 	leaving atomic.Bool        // it drains
 	shut    context.CancelFunc // closes the door, and ends the look around
@@ -140,10 +142,11 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	own, shut := context.WithCancel(context.WithoutCancel(ctx))
 	out.shut = shut
 	out.wg.Go(func() { s.lookAround(own, n.desk, log) })
+	out.store = s.startStore(ctx, n, log)
 	if l != nil {
 		out.address = "http://" + l.Addr().String()
 		api := gateway.NewAPI(gateway.APIConfig{
-			Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Breaker: s.breaker(), Hosts: s.hosts, Log: log, Ready: out.ready,
+			Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Hosts: s.hosts, Log: log, Ready: out.ready,
 		})
 		go func() { out.ended <- api.Serve(own, l, s.drain) }()
 	}
@@ -221,6 +224,9 @@ func (s *serving) close(ctx context.Context) error {
 	}
 	s.wg.Wait()
 	s.node.desk.Stop()
+	if s.store != nil {
+		err = errors.Join(err, s.store.Stop())
+	}
 	return errors.Join(err, s.ses.Close())
 }
 

@@ -35,7 +35,7 @@ type settings struct {
 	ackWait, keyRetention                                          time.Duration
 	presence                                                       spanOrOff
 	fixtures, network                                              bool
-	ledger                                                         string
+	ledger, readStore                                              string
 	logLevel, logFormat                                            string
 
 	from     map[string]string // where a setting's value comes from
@@ -90,19 +90,15 @@ func (s *settings) toolFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.fixtures, "fixtures", false, "register the small tools for trying faults, too")
 	f.StringVar(&s.ledger, "ledger", "", "`file` that the fixtures with effects write to; left out: fixtures-ledger.jsonl in the data directory")
 	f.BoolVar(&s.network, "network", false, "tools may use the network")
-	s.policyFlag(f)
+	f.StringVar(&s.policy, "policy", "", "`file` of Cedar policies, or directory with files *.cedar; left out: the program's own, which policy default prints")
 	f.StringVar(&s.principals, "principals", "", "YAML `file` with each principal's allowlist; left out: everybody may call every tool")
 }
 
-// policyFlag says which policy judges.
-func (s *settings) policyFlag(f *pflag.FlagSet) {
-	f.StringVar(&s.policy, "policy", "", "`file` of Cedar policies, or directory with files *.cedar; left out: the program's own, which policy default prints")
-}
-
-// doorFlags say where HTTP listens.
+// doorFlags say where HTTP listens, and what it answers searches from.
 func (s *settings) doorFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "127.0.0.1:8383", "where HTTP listens, `host:port`; port 0 takes any free one; none: nowhere")
 	f.StringSliceVar(&s.hosts, "http-hosts", nil, "`names` that HTTP answers to besides loopback's; needed to listen anywhere else")
+	s.readStoreFlag(f)
 }
 
 // all are every setting there is, with defaults.

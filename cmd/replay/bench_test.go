@@ -27,52 +27,25 @@ var (
 	benchSeed   = flag.Uint64("bench.seed", 1, "of the positions that are asked for")
 )
 
-// broad is a lawful turn of four calls, one after the other, with bodies of an
-// ordinary size: 26 events in 10 commits.
+// broad is a lawful turn of four calls with bodies of an ordinary size: 23 events in
+// 13 commits.
 func broad(trace string, n int) []events.Commit {
-	key := events.TurnKey{Trace: trace, Turn: fmt.Sprintf("t%07d", n)}
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(n) * time.Second)
-	owner := events.Owner{Boot: "boot-1", Epoch: 1}
-	seqs := make(map[int]uint32)
-	var out []events.Commit
-	add := func(by events.Owner, list ...events.Record) {
-		at = at.Add(1500 * time.Microsecond)
-		for i := range list {
-			seqs[list[i].Call]++
-			list[i].Seq = seqs[list[i].Call]
-		}
-		out = append(out, events.Commit{ID: fmt.Sprintf("%s-%d-%d", trace, n, len(out)), Turn: key, At: at, By: by, Records: list})
-	}
-	of := func(call int, e events.Event) events.Record { return events.Record{Call: call, Event: e} }
-	const calls = 4
-	sub := &events.TurnSubmitted{Principal: events.Principal{ID: "agent-7"}, Format: "openai"}
-	done := &events.TurnCompleted{Counts: map[events.Kind]int{events.KindCompleted: calls}}
-	plan := &events.TurnPlanned{Policy: "default-1"}
-	var asked, let []events.Record
+	c := compose(trace, fmt.Sprintf("t%07d", n))
+	c.at = c.at.Add(time.Duration(n) * time.Second)
+	calls := rawCalls("Grep", 4)
 	for i := range calls {
-		args := events.Body{Text: fmt.Sprintf(`{"path":"src/%d/%d.go","pattern":"%s"}`, n, i, strings.Repeat("x", 100))}
-		sub.Calls = append(sub.Calls, events.RawCall{ProviderID: fmt.Sprintf("call_%d_%d", n, i), Tool: "Grep", Args: args})
-		asked = append(asked, of(i, &events.Requested{ProviderID: sub.Calls[i].ProviderID, Tool: "Grep", Args: args, Hash: "h"}))
-		plan.Batches = append(plan.Batches, []int{i})
-		let = append(let, of(i, &events.Authorized{Decision: "allow", Verdict: events.Verdict{
-			Operation: events.Operation{Class: events.OpRead, Paths: []string{"src"}}, Tier: events.Readonly, Hash: "h", Policies: []string{"tier-readonly"}, Policy: "default-1",
-		}}))
+		calls[i].ProviderID = fmt.Sprintf("call_%d_%d", n, i)
+		calls[i].Args.Text = fmt.Sprintf(`{"path":"src/%d/%d.go","pattern":"%s"}`, n, i, strings.Repeat("x", 100))
 	}
-	add(events.Owner{}, of(events.TurnEvent, sub))
-	add(owner, of(events.TurnEvent, &events.TurnClaimed{Owner: owner, Node: "n1", Why: events.ClaimNew}))
-	add(owner, append(asked, of(events.TurnEvent, plan))...)
-	add(owner, let...)
+	c.begin(events.Readonly, calls...)
 	for i := range calls {
-		add(owner, of(i, &events.Started{Attempt: 1, Owner: owner, Deadline: at.Add(time.Minute), Hash: "h"}), of(i, &events.Progress{Attempt: 1, Text: "half"}))
-		last := []events.Record{of(i, &events.Completed{Outcome: events.Outcome{
-			Attempt: 1, Class: events.ClassOK, Effects: events.EffectsNone, Result: events.Result{Status: events.Success, Text: events.Body{Text: strings.Repeat("found it\n", 60)}},
-		}})}
-		if i == calls-1 {
-			last = append(last, of(events.TurnEvent, done))
+		c.start(i, 1)
+		if i%2 == 0 {
+			c.add(i, &events.Progress{Attempt: 1, Text: "half"})
 		}
-		add(owner, last...)
+		c.add(i, &events.Completed{Outcome: outcome(1, events.ClassOK, strings.Repeat("found it\n", 60))})
 	}
-	return out
+	return c.end()
 }
 
 // eventsIn are the events of commits.
@@ -223,7 +196,7 @@ func TestBenchFind(t *testing.T) {
 	benchWrite(t, ses.Bus, *benchLog, 64, func(turn int) string { return fmt.Sprintf("trace-%06d", turn/turns) })
 	t.Logf("%d events written in %s", *benchLog, time.Since(began).Round(time.Millisecond))
 	bin := benchBinary(t)
-	n := *benchLog / (26 * turns)
+	n := *benchLog / (eventsIn(broad("x", 0)) * turns)
 	r := rand.New(rand.NewPCG(*benchSeed, 1))
 	for _, verb := range []string{"show", "messages", "verify"} {
 		var longest, sum time.Duration

@@ -3,18 +3,19 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/projections"
 )
 
-// stretch is how many events stand between two stones of a book, and between two
-// copies of the state of a long turn: what must be read again to stand anywhere.
+// stretch is how many events stand between two copies of the state of a long turn:
+// what must be read again to stand anywhere in it.
 const stretch = 512
 
 // book is what a trace holds and where, without what it says: read once, it finds
@@ -24,20 +25,28 @@ type book struct {
 	log     source
 	turns   []*chapter // in the order in which they began
 	of      map[string]*chapter
-	stones  []stone
+	commits []leaf
 	stretch int
 	events  int
 	damaged []damage
+	torn    error           // what is wrong with an archive as a whole
 	cut     bool            // the log has more of it, behind the position that was asked for
 	last    events.Position // of the last event
+}
+
+// leaf is one commit: there are many, so it is small.
+type leaf struct {
+	seq        uint64
+	generation uint32
+	turn       uint32 // number of its chapter
+	events     uint32 // of the book, up to and with it
 }
 
 // chapter is one turn of a book.
 type chapter struct {
 	key      events.TurnKey
+	number   uint32
 	from, to events.Position // of its first and last event
-	first    time.Time
-	last     time.Time
 	events   int
 	calls    int    // of all chapters up to this one
 	own      int    // calls
@@ -45,12 +54,6 @@ type chapter struct {
 	faultAt  events.Position
 	behind   bool     // events stand behind its end, which the first reading did not fold
 	states   []*story // of a turn longer than a stretch, each a stretch behind the one before
-}
-
-// stone says how many events stand before a place.
-type stone struct {
-	at     events.Position
-	events int
 }
 
 // openBook reads a trace up to a position. A trace that is not there is an error
@@ -77,6 +80,9 @@ func (b *book) open(ctx context.Context, at events.Position) error {
 		b.enter(kept, open)
 		return nil
 	})
+	if errors.Is(err, archive.ErrDamaged) {
+		b.torn, err = err, nil
+	}
 	for id, st := range open {
 		b.of[id].close(st)
 	}
@@ -87,7 +93,7 @@ func (b *book) open(ctx context.Context, at events.Position) error {
 	case err != nil:
 		return err
 	case first == nil && len(b.damaged) == 0:
-		return unknownTrace(ctx, b.log, b.trace)
+		return errors.Join(b.torn, unknownTrace(ctx, b.log, b.trace))
 	case first != nil && len(b.turns) == 0:
 		return beginsBehind(b.trace, *first)
 	}
@@ -116,17 +122,14 @@ func (b *book) enter(s bus.Stored, open map[string]*story) {
 	id := s.Commit.Turn.Turn
 	c := b.of[id]
 	if c == nil {
-		c = &chapter{key: s.Commit.Turn, from: s.Position(0), first: s.Commit.At}
+		c = &chapter{key: s.Commit.Turn, number: uint32(len(b.turns)), from: s.Position(0)}
 		b.turns, b.of[id] = append(b.turns, c), c
 		open[id] = newStory(c.key)
 	}
 	for e := range projections.Events(s.Generation, s.Seq, s.Commit) {
-		if b.events%b.stretch == 0 {
-			b.stones = append(b.stones, stone{e.Pos, b.events})
-		}
 		b.events++
 		c.events++
-		c.to, c.last, b.last = e.Pos, e.At, e.Pos
+		c.to, b.last = e.Pos, e.Pos
 		st := open[id]
 		if st == nil { // behind the end of a short turn
 			c.behind = true
@@ -141,6 +144,7 @@ func (b *book) enter(s bus.Stored, open map[string]*story) {
 			delete(open, id)
 		}
 	}
+	b.commits = append(b.commits, leaf{s.Seq, s.Generation, c.number, uint32(b.events)})
 }
 
 // close notes what a turn's fold says of it.
@@ -149,11 +153,36 @@ func (c *chapter) close(st *story) {
 	c.fault, c.faultAt = st.fault, st.faultAt
 }
 
-// before is how many events, calls and turns of the book stand up to and with a
-// position.
-func (b *book) before(ctx context.Context, at events.Position) (n, calls, turns int, err error) {
+// leafOf is the number of the first commit that stands at a position or behind it.
+func (b *book) leafOf(at events.Position) int {
+	i, _ := slices.BinarySearchFunc(b.commits, at, func(l leaf, p events.Position) int {
+		return events.Position{Generation: l.generation, Seq: l.seq}.Compare(events.Position{Generation: p.Generation, Seq: p.Seq})
+	})
+	return i
+}
+
+// first is how many events stand before a commit.
+func (b *book) first(leaf int) int {
+	if leaf == 0 {
+		return 0
+	}
+	return int(b.commits[leaf-1].events)
+}
+
+// before is how many events stand before a position.
+func (b *book) before(at events.Position) int {
+	i := b.leafOf(at)
+	n := b.first(i)
+	if i < len(b.commits) && b.commits[i].seq == at.Seq && b.commits[i].generation == at.Generation {
+		n += min(at.Index, int(b.commits[i].events)-n)
+	}
+	return n
+}
+
+// upTo is how many events, calls and turns the trace had at a position.
+func (b *book) upTo(at events.Position) (n, calls, turns int) {
 	if at.Compare(b.last) >= 0 {
-		return b.events, b.turns[len(b.turns)-1].calls, len(b.turns), nil
+		return b.events, b.turns[len(b.turns)-1].calls, len(b.turns)
 	}
 	turns, found := slices.BinarySearchFunc(b.turns, at, func(c *chapter, p events.Position) int { return c.from.Compare(p) })
 	if found {
@@ -162,47 +191,30 @@ func (b *book) before(ctx context.Context, at events.Position) (n, calls, turns 
 	if turns > 0 {
 		calls = b.turns[turns-1].calls
 	}
-	i, found := slices.BinarySearchFunc(b.stones, at, func(m stone, p events.Position) int { return m.at.Compare(p) })
-	if !found {
-		i--
+	if at.Index < end.Index { // what is behind every index is behind the commit
+		at.Index++
 	}
-	if i < 0 {
-		return 0, calls, turns, nil
-	}
-	n = b.stones[i].events
-	err = b.walk(ctx, b.stones[i].at, bus.Filter{Trace: b.trace}, func(e projections.Event) error {
-		if e.Pos.Compare(at) > 0 {
-			return errEnough
-		}
-		n++
-		return nil
-	})
-	return n, calls, turns, err
+	return b.before(at), calls, turns
 }
 
 // place is the position of the event before which n events of the book stand.
-func (b *book) place(ctx context.Context, n int) (events.Position, error) {
-	m := b.stones[min(max(n, 0)/b.stretch, len(b.stones)-1)]
-	at, left := m.at, n-m.events
-	if left <= 0 {
-		return at, nil
-	}
-	err := b.walk(ctx, m.at, bus.Filter{Trace: b.trace}, func(e projections.Event) error {
-		at = e.Pos
-		if left == 0 {
-			return errEnough
+func (b *book) place(n int) events.Position {
+	n = min(max(n, 0), b.events-1)
+	i, _ := slices.BinarySearchFunc(b.commits, uint32(n), func(l leaf, n uint32) int {
+		if l.events <= n {
+			return -1
 		}
-		left--
-		return nil
+		return 1
 	})
-	return at, err
+	l := b.commits[i]
+	return events.Position{Generation: l.generation, Seq: l.seq, Index: n - b.first(i)}
 }
 
 // walk calls do for each event from a position on, until do returns an error;
 // errEnough ends it without one. What cannot be read was told of when the book was
 // opened.
 func (b *book) walk(ctx context.Context, from events.Position, f bus.Filter, do func(projections.Event) error) error {
-	return scanFrom(ctx, b.log, from, f, func(damage) {}, func(s bus.Stored) error {
+	err := scanFrom(ctx, b.log, from, f, func(damage) {}, func(s bus.Stored) error {
 		for e := range projections.Events(s.Generation, s.Seq, s.Commit) {
 			if e.Pos.Compare(from) < 0 {
 				continue
@@ -213,6 +225,10 @@ func (b *book) walk(ctx context.Context, from events.Position, f bus.Filter, do 
 		}
 		return nil
 	})
+	if errors.Is(err, archive.ErrDamaged) {
+		return nil
+	}
+	return err
 }
 
 // story tells a turn: of its events those between two positions, and how it stands

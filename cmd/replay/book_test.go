@@ -18,43 +18,18 @@ import (
 // long is a lawful turn of two calls: the first is tried again and again, and tells of
 // its progress, n times each.
 func long(trace, turn string, n int) []events.Commit {
-	key := events.TurnKey{Trace: trace, Turn: turn}
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	owner := events.Owner{Boot: "b", Epoch: 1}
-	seqs := map[int]uint32{}
-	var out []events.Commit
-	add := func(call int, list ...events.Event) {
-		at = at.Add(1500 * time.Microsecond)
-		c := events.Commit{ID: fmt.Sprintf("%s-%s-%d", trace, turn, len(out)), Turn: key, At: at, By: owner}
-		for _, e := range list {
-			of := call
-			if row, _ := events.KindRow(e.Kind()); row.Turn {
-				of = events.TurnEvent
-			}
-			seqs[of]++
-			c.Records = append(c.Records, events.Record{Call: of, Seq: seqs[of], Event: e})
-		}
-		out = append(out, c)
-	}
-	v := events.Verdict{Operation: events.Operation{Class: events.OpRead}, Tier: events.Readonly, Hash: "h", Policy: "1"}
-	raw := []events.RawCall{{ProviderID: "x", Tool: "Read", Args: events.Body{Text: "{}"}}, {ProviderID: "y", Tool: "Grep", Args: events.Body{Text: "{}"}}}
-	done := func(attempt int) events.Outcome {
-		return events.Outcome{Attempt: attempt, Class: events.ClassOK, Effects: events.EffectsNone, Result: events.Result{Status: events.Success, Text: events.Body{Text: "fine"}}}
-	}
-	add(events.TurnEvent, &events.TurnSubmitted{Principal: events.Principal{ID: "a"}, Calls: raw})
-	add(events.TurnEvent, &events.TurnClaimed{Owner: owner, Why: events.ClaimNew})
-	add(0, &events.Requested{ProviderID: "x", Tool: "Read", Args: raw[0].Args, Hash: "h"}, &events.TurnPlanned{Batches: [][]int{{0}, {1}}}, &events.Authorized{Verdict: v, Decision: "allow"})
-	add(1, &events.Requested{ProviderID: "y", Tool: "Grep", Args: raw[1].Args, Hash: "h"}, &events.Authorized{Verdict: v, Decision: "allow"})
+	c := compose(trace, turn)
+	c.begin(events.Readonly, rawCalls("Read", 2)...)
 	for i := range n {
-		add(0, &events.Started{Attempt: i + 1, Owner: owner, Deadline: at, Hash: "h"})
-		add(0, &events.Progress{Attempt: i + 1, Text: fmt.Sprintf("step %d", i)})
-		add(0, &events.Retrying{Attempt: i + 1, Class: events.ClassUnavailable, Until: at, Effects: events.EffectsNone})
+		c.start(0, i+1)
+		c.add(0, &events.Progress{Attempt: i + 1, Text: fmt.Sprintf("step %d", i)})
+		c.add(0, &events.Retrying{Attempt: i + 1, Class: events.ClassUnavailable, Until: c.at, Effects: events.EffectsNone})
 	}
-	add(0, &events.Started{Attempt: n + 1, Owner: owner, Deadline: at, Hash: "h"})
-	add(0, &events.Completed{Outcome: done(n + 1)})
-	add(1, &events.Started{Attempt: 1, Owner: owner, Deadline: at, Hash: "h"}, &events.Completed{Outcome: done(1)},
-		&events.TurnCompleted{Counts: map[events.Kind]int{events.KindCompleted: 2}})
-	return out
+	c.start(0, n+1)
+	c.add(0, &events.Completed{Outcome: outcome(n+1, events.ClassOK, "fine")})
+	c.start(1, 1)
+	c.add(1, &events.Completed{Outcome: outcome(1, events.ClassOK, "fine")})
+	return c.end()
 }
 
 // woven are lists of commits, one from each in turn.
@@ -87,7 +62,7 @@ func quietApp(out io.Writer) *app {
 func drawn(p *page) string {
 	var b bytes.Buffer
 	a := quietApp(&b)
-	a.tree(context.Background(), p, false)
+	a.tree(p, false)
 	a.out.Flush()
 	return b.String()
 }

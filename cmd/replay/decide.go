@@ -119,10 +119,13 @@ func (d *decider) run(ctx context.Context, r *reading, t target) error {
 		d.sum.Policy = d.conf.Policy.Version()
 	}
 	found := false
-	turns := newTurnReader(r.source, bus.Filter{Trace: t.trace, Turn: t.turn}, d.damaged, func(key events.TurnKey, commits []bus.Stored) error {
+	turns := newTurnReader(r.source, bus.Filter{Trace: t.trace, Turn: t.turn}, d.damaged, func(key events.TurnKey, commits []bus.Stored, already int) error {
 		found = true
 		if commits[0].Commit.At.Before(d.since) {
 			return nil
+		}
+		if already > 0 { // something was added behind its end: what was said of it is said anew
+			d.count(again.Turn(key, commits[:already], d.conf), -1)
 		}
 		return d.turn(again.Turn(key, commits, d.conf))
 	})
@@ -166,25 +169,30 @@ func (d *decider) damaged(at damage) {
 
 // turn counts and prints what came of one turn.
 func (d *decider) turn(r again.Report) error {
-	d.sum.Turns++
-	d.sum.Events, d.sum.Decided, d.sum.Given = d.sum.Events+r.Events, d.sum.Decided+r.Decided, d.sum.Given+r.Given
-	for _, n := range r.Notes {
-		d.sum.Notes[n.Kind]++
-	}
-	if r.Stopped != nil {
-		d.sum.Stopped[r.Stopped.Kind]++
-	}
-	if diff := r.Difference; diff != nil {
-		d.sum.Differences++
-		if d.sum.first == (events.Position{}) || diff.Position.Compare(d.sum.first) < 0 {
-			d.sum.first, d.sum.First = diff.Position, diff.Position.String()
-		}
-	}
+	d.count(r, 1)
 	if d.app.json {
 		return d.app.printJSON(decidedLine(r))
 	}
 	d.tell(r)
 	return nil
+}
+
+// count adds what came of one turn, or takes it away again.
+func (d *decider) count(r again.Report, n int) {
+	d.sum.Turns += n
+	d.sum.Events, d.sum.Decided, d.sum.Given = d.sum.Events+n*r.Events, d.sum.Decided+n*r.Decided, d.sum.Given+n*r.Given
+	for _, note := range r.Notes {
+		d.sum.Notes[note.Kind] += n
+	}
+	if r.Stopped != nil {
+		d.sum.Stopped[r.Stopped.Kind] += n
+	}
+	if diff := r.Difference; diff != nil {
+		d.sum.Differences += n
+		if d.sum.first == (events.Position{}) || diff.Position.Compare(d.sum.first) < 0 {
+			d.sum.first, d.sum.First = diff.Position, diff.Position.String()
+		}
+	}
 }
 
 // tell prints what a person should know of a turn.
@@ -234,10 +242,10 @@ func (s decided) words() string {
 	if s.Differences > 0 {
 		out = fmt.Sprintf("%s, the first at %s", count(s.Differences, "difference"), s.First)
 	}
-	for _, kind := range sortedNames(s.Stopped) {
+	for _, kind := range counted(s.Stopped) {
 		out += fmt.Sprintf("; %s stopped: %s", count(s.Stopped[kind], "turn"), kind)
 	}
-	for _, kind := range sortedNames(s.Notes) {
+	for _, kind := range counted(s.Notes) {
 		out += fmt.Sprintf("; %s: %s", count(s.Notes[kind], "note"), kind)
 	}
 	if s.Damaged > 0 {
@@ -246,10 +254,13 @@ func (s decided) words() string {
 	return out
 }
 
-func sortedNames(m map[string]int) []string {
-	out := make([]string, 0, len(m))
-	for name := range m {
-		out = append(out, name)
+// counted are the names of which there are any, sorted.
+func counted(m map[string]int) []string {
+	var out []string
+	for name, n := range m {
+		if n > 0 {
+			out = append(out, name)
+		}
 	}
 	slices.Sort(out)
 	return out

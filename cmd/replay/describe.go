@@ -45,6 +45,8 @@ func standing(c *lifecycle.Call) string {
 // status is how a call stands, in a word or two.
 func status(c *lifecycle.Call) string {
 	switch {
+	case c.Phase == lifecycle.PhaseNone && c.Seq > 0:
+		return "its beginning is missing"
 	case c.Phase == lifecycle.PhaseNone:
 		return "not yet requested"
 	case c.Open():
@@ -92,7 +94,7 @@ func (st *story) facts(c *lifecycle.Call) []fact {
 	add("key", show.Short(raw.Key, 100))
 	t := st.tale(c.Offset)
 	add("stages", t.stages(measured(c)))
-	for _, p := range t.policies {
+	for _, p := range t.policies() {
 		add("policy", p)
 	}
 	add("answer", answer(c))
@@ -107,25 +109,32 @@ func measured(c *lifecycle.Call) time.Duration {
 	return time.Duration(c.Outcome.Stages.Run) * time.Microsecond
 }
 
-// policy notes why the call was let through, asked about or denied: each decision
+// policies are why the call was let through, asked about or denied: each decision
 // with the policies behind it, once.
-func (t *tale) policy(e events.Event) {
-	text := ""
+func (t *tale) policies() []string {
+	var out []string
+	for _, e := range t.decided {
+		if text := decision(e); !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func decision(e events.Event) string {
 	switch v := e.(type) {
 	case *events.ApprovalRequested:
-		text = "ask: " + show.Short(v.Why, 300) + basis(v.Policies, v.Policy)
+		return "ask: " + show.Short(v.Why, 300) + basis(v.Policies, v.Policy)
 	case *events.Authorized:
-		text = fmt.Sprintf("%s: %s, %s%s", show.Short(v.Decision, 32), show.Short(string(v.Verdict.Tier), 32), operation(v.Verdict.Operation), basis(v.Verdict.Policies, v.Verdict.Policy))
+		return fmt.Sprintf("%s: %s, %s%s", show.Short(v.Decision, 32), show.Short(string(v.Verdict.Tier), 32), operation(v.Verdict.Operation), basis(v.Verdict.Policies, v.Verdict.Policy))
 	case *events.Denied:
 		path := ""
 		if v.Path != "" {
 			path = " at " + show.Short(v.Path, 120)
 		}
-		text = fmt.Sprintf("deny: gate %s, %s%s: %s%s", show.Short(v.Gate, 32), show.Short(string(v.Code), 40), path, show.Short(v.Reason, 300), basis(v.Policies, v.Policy))
+		return fmt.Sprintf("deny: gate %s, %s%s: %s%s", show.Short(v.Gate, 32), show.Short(string(v.Code), 40), path, show.Short(v.Reason, 300), basis(v.Policies, v.Policy))
 	}
-	if text != "" && !slices.Contains(t.policies, text) {
-		t.policies = append(t.policies, text)
-	}
+	return ""
 }
 
 // operation is what the call would do, as it was parsed.

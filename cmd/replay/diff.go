@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/projections"
 )
@@ -155,10 +156,13 @@ func (d *differ) load(ctx context.Context, r *reading, o operand) (*side, error)
 			s.turns = append(s.turns, of[id])
 		}
 		for e := range projections.Events(kept.Generation, kept.Seq, kept.Commit) {
-			of[id].tell(e, o.call == noCall || o.call == e.Call)
+			of[id].tell(e, true)
 		}
 		return nil
 	})
+	if errors.Is(err, archive.ErrDamaged) {
+		s.wrong, err = append(s.wrong, err.Error()), nil
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -170,13 +174,17 @@ func (d *differ) load(ctx context.Context, r *reading, o operand) (*side, error)
 		return nil, beginsBehind(o.target.String(), first)
 	}
 	for _, st := range s.turns {
-		s.events, s.calls = s.events+st.shown(), s.calls+len(st.turn.Calls)
+		if o.call == noCall {
+			s.events, s.calls = s.events+st.shown(), s.calls+len(st.turn.Calls)
+		} else {
+			s.events, s.calls = s.events+len(st.told(o.call)), 1
+		}
 		if st.fault != "" {
 			s.wrong = append(s.wrong, fmt.Sprintf("turn %s, at %s: %s", st.key, st.faultAt, st.fault))
 		}
 	}
-	if o.call != noCall {
-		return s, hasCall(o.target, s.calls)
+	if o.call != noCall && s.events == 0 {
+		return s, hasCall(o.target, len(s.turns[0].turn.Calls))
 	}
 	return s, nil
 }

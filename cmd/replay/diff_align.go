@@ -20,7 +20,7 @@ type both struct{ a, b *told }
 const mostCells = 4 << 20
 
 // align sets the events of two lists beside each other so that as many as can be are
-// of the same kind, and then those between them that settle or decide alike.
+// of the same kind, and then those between them that answer the same question.
 func align(a, b []told) []both {
 	var out []both
 	for len(a) > 0 && len(b) > 0 && a[0].ev.Kind() == b[0].ev.Kind() {
@@ -31,7 +31,22 @@ func align(a, b []told) []both {
 		tail, a, b = append(tail, both{&a[len(a)-1], &b[len(b)-1]}), a[:len(a)-1], b[:len(b)-1]
 	}
 	slices.Reverse(tail)
-	return append(append(out, middle(a, b)...), tail...)
+	return ends(append(append(out, middle(a, b)...), tail...))
+}
+
+// ends sets the terminals of the two beside each other where they are of different
+// kinds: completed here, unknown there, whatever came between.
+func ends(list []both) []both {
+	only := func(have, other *told) bool {
+		return have != nil && other == nil && events.IsTerminal(have.ev.Kind())
+	}
+	ia := slices.IndexFunc(list, func(p both) bool { return only(p.a, p.b) })
+	ib := slices.IndexFunc(list, func(p both) bool { return only(p.b, p.a) })
+	if ia < 0 || ib < 0 {
+		return list
+	}
+	list[ia].b = list[ib].b
+	return slices.Delete(list, ib, ib+1)
 }
 
 // middle aligns what is left between two equal ends.
@@ -70,15 +85,15 @@ func middle(a, b []told) []both {
 	return append(out, gap(a[fromA:], b[fromB:])...)
 }
 
-// gap sets what has no partner of its kind side by side where it decides or settles
-// alike: completed beside failed.
+// gap sets what has no partner of its kind side by side where it answers the same
+// question: authorized beside denied.
 func gap(a, b []told) []both {
 	var out []both
 	used := make([]bool, len(b))
 	for i := range a {
 		p := both{a: &a[i]}
 		for j := range b {
-			if !used[j] && p.b == nil && a[i].what() != whatEvent && a[i].what() == b[j].what() {
+			if !used[j] && p.b == nil && alike(a[i].ev.Kind(), b[j].ev.Kind()) {
 				p.b, used[j] = &b[j], true
 			}
 		}
@@ -90,6 +105,14 @@ func gap(a, b []told) []both {
 		}
 	}
 	return out
+}
+
+// alike says whether two kinds answer the same question.
+func alike(a, b events.Kind) bool {
+	decides := func(k events.Kind) bool {
+		return k == events.KindAuthorized || k == events.KindDenied || k == events.KindApprovalRequested
+	}
+	return events.IsTerminal(a) && events.IsTerminal(b) || events.EndsTurn(a) && events.EndsTurn(b) || decides(a) && decides(b)
 }
 
 // volatile are members of events that are different in every run.
@@ -179,7 +202,7 @@ func (m *matcher) values(what, path string, a, b any, note func(path, a, b strin
 		}
 		return
 	}
-	va, vb := leaf(a), leaf(b)
+	va, vb := scalar(a), scalar(b)
 	if va == vb {
 		return
 	}
@@ -198,7 +221,7 @@ func (m *matcher) skips(what, name string) bool {
 		return true
 	case m.all:
 		return false
-	case what == whatMessage && name == "id":
+	case what == whatMessage && (name == "id" || name == "call"):
 		return true
 	}
 	return volatile[name]
@@ -206,8 +229,8 @@ func (m *matcher) skips(what, name string) bool {
 
 func pointer(k string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(k) }
 
-// leaf is a value as it is compared and shown.
-func leaf(v any) string {
+// scalar is a value as it is compared and shown.
+func scalar(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "(none)"

@@ -119,6 +119,14 @@ func (p pair) name() string {
 	return p.a.key.Turn + "~" + p.b.key.Turn
 }
 
+// began is where the pair's turn was submitted, by A.
+func (p pair) began() events.Position {
+	if len(p.a.events) == 0 {
+		return events.Position{}
+	}
+	return p.a.events[0].ev.Pos
+}
+
 // pairTurns sets turns beside each other: by id where the sides have one in common,
 // else by order. What only B has stands behind what it follows there.
 func pairTurns(a, b *side) []pair {
@@ -173,11 +181,22 @@ func pairByOrder(a, b *side) []pair {
 	return out
 }
 
-// turns compares two turns: their own events, each call's, and what the model was told.
+// turns compares two turns: their own events, each call's, and what the model was
+// told; or one call of each, where calls were named.
 func (m *matcher) turns(p pair, a, b *side) {
-	if a.of.call == noCall {
-		m.lists(p.name(), p.a.events, p.b.events)
+	told := p.told(a, b)
+	if a.of.call != noCall || b.of.call != noCall {
+		na, nb := a.of.call, b.of.call
+		if na == noCall {
+			na = nb
+		}
+		if nb == noCall {
+			nb = na
+		}
+		m.calls(p, na, nb, told)
+		return
 	}
+	m.lists(p.name(), p.a.events, p.b.events)
 	offsets := sortedKeys(p.a.calls)
 	for _, n := range sortedKeys(p.b.calls) {
 		if p.a.calls[n] == nil {
@@ -186,27 +205,50 @@ func (m *matcher) turns(p pair, a, b *side) {
 	}
 	slices.Sort(offsets)
 	for _, n := range offsets {
-		of := fmt.Sprintf("%s/%d", p.name(), n)
-		ea, eb := p.a.told(n), p.b.told(n)
-		ca, cb := p.a.turn.Call(n), p.b.turn.Call(n)
-		switch {
-		case a.of.call != noCall && n != a.of.call:
-		case ca == nil && cb != nil && len(ea) == 0:
-			m.add(difference{What: whatCall, Of: of, B: &sideView{Value: cb.Tool + " " + standing(cb)}})
-		case cb == nil && ca != nil && len(eb) == 0:
-			m.add(difference{What: whatCall, Of: of, A: &sideView{Value: ca.Tool + " " + standing(ca)}})
-		default:
-			m.asked(of, p, n)
-			m.lists(of, ea, eb)
-		}
+		m.calls(p, n, n, told)
 	}
-	m.messages(p, a, b)
+}
+
+// calls compares a call of each side.
+func (m *matcher) calls(p pair, na, nb int, told func(na, nb int) (a, b any)) {
+	of := fmt.Sprintf("%s/%d", p.name(), na)
+	if na != nb {
+		of += fmt.Sprintf("~%d", nb)
+	}
+	ea, eb := p.a.told(na), p.b.told(nb)
+	ca, cb := p.a.turn.Call(na), p.b.turn.Call(nb)
+	switch {
+	case ca == nil && cb != nil && len(ea) == 0:
+		m.add(difference{What: whatCall, Of: of, B: &sideView{Value: cb.Tool + " " + standing(cb)}, at: p.began()})
+		return
+	case cb == nil && ca != nil && len(eb) == 0:
+		m.add(difference{What: whatCall, Of: of, A: &sideView{Value: ca.Tool + " " + standing(ca)}, at: p.began()})
+		return
+	}
+	m.asked(of, p, na, nb)
+	m.lists(of, ea, eb)
+	ma, mb := told(na, nb)
+	m.values(whatMessage, "", ma, mb, func(path, va, vb string) difference {
+		return difference{What: whatMessage, Of: of, Path: path, A: &sideView{Value: va}, B: &sideView{Value: vb}, at: end}
+	})
+}
+
+// told is what the model was told of a call of each side; nil of one that has no answer.
+func (p pair) told(a, b *side) func(na, nb int) (any, any) {
+	ma, mb := neutral(a.conv.Turn(p.a.key), a), neutral(b.conv.Turn(p.b.key), b)
+	of := func(list []any, n int) any {
+		if n < 0 || n >= len(list) {
+			return nil
+		}
+		return list[n]
+	}
+	return func(na, nb int) (any, any) { return of(ma, na), of(mb, nb) }
 }
 
 // asked compares what the model asked for.
-func (m *matcher) asked(of string, p pair, n int) {
+func (m *matcher) asked(of string, p pair, na, nb int) {
 	sa, sb := p.a.turn.Submitted, p.b.turn.Submitted
-	if sa == nil || sb == nil || n < 0 || n >= min(len(sa.Calls), len(sb.Calls)) {
+	if sa == nil || sb == nil || na < 0 || na >= len(sa.Calls) || nb < 0 || nb >= len(sb.Calls) {
 		return
 	}
 	value := func(c events.RawCall) any {
@@ -216,8 +258,8 @@ func (m *matcher) asked(of string, p pair, n int) {
 		}
 		return decoded(raw)
 	}
-	m.values(whatCall, "", value(sa.Calls[n]), value(sb.Calls[n]), func(path, va, vb string) difference {
-		return difference{What: whatCall, Of: of, Path: path, A: &sideView{Value: va}, B: &sideView{Value: vb}}
+	m.values(whatCall, "", value(sa.Calls[na]), value(sb.Calls[nb]), func(path, va, vb string) difference {
+		return difference{What: whatCall, Of: of, Path: path, A: &sideView{Value: va}, B: &sideView{Value: vb}, at: p.began()}
 	})
 }
 
@@ -258,26 +300,11 @@ func (e *told) view() *sideView {
 	return &sideView{Position: e.ev.Pos.String(), Kind: string(e.ev.Kind()), Value: e.detail}
 }
 
-// messages compares what the model was told of each call.
-func (m *matcher) messages(p pair, a, b *side) {
-	ta, tb := a.conv.Turn(p.a.key), b.conv.Turn(p.b.key)
-	if ta == nil || tb == nil {
-		return // the turn's beginning is missing, and that was said
-	}
-	ma, mb := neutral(ta, a), neutral(tb, b)
-	for i := range min(len(ma), len(mb)) {
-		if a.of.call != noCall && i != a.of.call {
-			continue
-		}
-		of := fmt.Sprintf("%s/%d", p.name(), i)
-		m.values(whatMessage, "", ma[i], mb[i], func(path, va, vb string) difference {
-			return difference{What: whatMessage, Of: of, Path: path, A: &sideView{Value: va}, B: &sideView{Value: vb}, at: end}
-		})
-	}
-}
-
 // neutral is what the model is told of each call of a turn, in our own format.
 func neutral(t *projections.Turn, s *side) []any {
+	if t == nil {
+		return nil // the turn's beginning is missing, and that was said
+	}
 	answers, err := t.Answers(s.blobs)
 	if err != nil {
 		s.wrong = append(s.wrong, err.Error())

@@ -36,12 +36,12 @@ func (s *shower) draw(ctx context.Context, r *reading) error {
 		want.limit = drawnEvents
 	}
 	b, err := openBook(ctx, r, want.trace, want.at)
-	if err != nil && !b.partial(err) {
+	if err != nil {
 		return err
 	}
-	p, perr := b.page(ctx, want)
-	if perr != nil {
-		return errors.Join(err, perr)
+	p, err := b.page(ctx, want)
+	if err != nil {
+		return err
 	}
 	t := drawing(p, r, s.html != "")
 	if s.svg != "" {
@@ -58,7 +58,7 @@ func (s *shower) draw(ctx context.Context, r *reading) error {
 			return err
 		}
 	}
-	return errors.Join(err, s.app.faults(b, want.target))
+	return s.app.faults(b, want.target)
 }
 
 // put writes a file whole or not at all; - is standard output.
@@ -97,6 +97,9 @@ func drawing(p *page, r *reading, details bool) picture.Trace {
 	}
 	for _, d := range p.book.damaged {
 		out.Warnings = append(out.Warnings, d.String())
+	}
+	if p.book.torn != nil {
+		out.Warnings = append(out.Warnings, p.book.torn.Error())
 	}
 	if p.before > 0 || p.after > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("Only a part of it: %s before, and %s behind.", count(p.before, "event"), count(p.after, "event")))

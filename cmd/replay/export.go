@@ -238,8 +238,13 @@ func (e *exporter) line(text string) error {
 // choose finds the traces, and where each begins and ends. wrong says that something is
 // missing, and that it was told.
 func (e *exporter) choose(ctx context.Context, log source, from archive.Bodies) (spans []archive.Span, wrong, err error) {
+	lost := func(err error) {
+		e.app.complain(err)
+		wrong = errSaid
+	}
 	if len(e.traces) == 0 {
-		return e.search(ctx, from)
+		spans, err = e.search(ctx, from, lost)
+		return spans, wrong, err
 	}
 	seen := map[string]bool{}
 	for _, id := range e.traces {
@@ -248,14 +253,14 @@ func (e *exporter) choose(ctx context.Context, log source, from archive.Bodies) 
 		}
 		seen[id] = true
 		s := archive.Span{Trace: id}
-		err := from.ReadBodies(ctx, events.Position{}, bus.Filter{Trace: id}, func(at events.Position, _ events.TurnKey, _ []byte) error {
+		err := archive.ReadOn(ctx, from, events.Position{}, bus.Filter{Trace: id}, lost, func(at events.Position, _ events.TurnKey, _ []byte) error {
 			if s.First == (events.Position{}) {
 				s.First = at
 			}
 			s.Last = at
 			return nil
 		})
-		if wrong, err = e.passing(err, wrong); err != nil {
+		if err != nil {
 			return nil, nil, err
 		}
 		if s.First == (events.Position{}) {
@@ -266,29 +271,15 @@ func (e *exporter) choose(ctx context.Context, log source, from archive.Bodies) 
 	return spans, wrong, nil
 }
 
-// passing tells of damage, which an export passes over, and returns what it does not.
-func (e *exporter) passing(err, wrong error) (error, error) {
-	var bad *bus.Unreadable
-	switch {
-	case errors.As(err, &bad):
-		e.app.complain(bad.Err)
-	case errors.Is(err, archive.ErrDamaged):
-		e.app.complain(err)
-	default:
-		return wrong, err
-	}
-	return errSaid, nil
-}
-
 // search finds the traces that pass the filters.
-func (e *exporter) search(ctx context.Context, from archive.Bodies) (spans []archive.Span, wrong, err error) {
+func (e *exporter) search(ctx context.Context, from archive.Bodies, lost func(error)) ([]archive.Span, error) {
 	match, err := readstore.NewMatcher(e.query)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	found := map[string]*chosen{}
 	var order []string
-	err = from.ReadBodies(ctx, events.Position{}, bus.Filter{}, func(at events.Position, turn events.TurnKey, body []byte) error {
+	err = archive.ReadOn(ctx, from, events.Position{}, bus.Filter{}, lost, func(at events.Position, turn events.TurnKey, body []byte) error {
 		c := found[turn.Trace]
 		if c == nil {
 			c = &chosen{Span: archive.Span{Trace: strings.Clone(turn.Trace), First: at}}
@@ -307,9 +298,10 @@ func (e *exporter) search(ctx context.Context, from archive.Bodies) (spans []arc
 		match.Add(bus.Stored{Generation: at.Generation, Seq: at.Seq, Commit: commit})
 		return nil
 	})
-	if wrong, err = e.passing(err, nil); err != nil {
-		return nil, nil, err
+	if err != nil {
+		return nil, err
 	}
+	var spans []archive.Span
 	for _, id := range order {
 		c := found[id]
 		outside := !e.query.Since.IsZero() && c.to.Before(e.query.Since) || !e.query.Until.IsZero() && !c.from.Before(e.query.Until)
@@ -318,9 +310,9 @@ func (e *exporter) search(ctx context.Context, from archive.Bodies) (spans []arc
 		}
 	}
 	if len(spans) == 0 {
-		return nil, nil, &exit.Failure{Err: errors.New("no trace is like that"), Hint: "sluice-replay list takes the same filters, and shows what they find", Code: exit.Failed}
+		return nil, &exit.Failure{Err: errors.New("no trace is like that"), Hint: "sluice-replay list takes the same filters, and shows what they find", Code: exit.Failed}
 	}
-	return spans, wrong, nil
+	return spans, nil
 }
 
 // chosen is a trace that may be exported, and its time.

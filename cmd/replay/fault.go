@@ -282,7 +282,7 @@ func (f *faulting) play(ctx context.Context, scripts []*fault.Script) error {
 		return f.combine(ctx, p)
 	}
 	cells := p.Cells(f.chosen)
-	if len(cells) == 0 {
+	if len(cells) == 0 && f.broken == 0 {
 		return f.noCells(p)
 	}
 	few := f.target.trace != "" && applicable(cells) <= mostTold

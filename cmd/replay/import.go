@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -16,28 +17,39 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/gateway/codec"
 )
 
 // importing is the verb that puts recorded conversations in the log.
 func (a *app) importing() *cobra.Command {
-	return &cobra.Command{
-		Use: "import FILE…", Short: "Put recorded conversations in the log; nothing of them is ever run",
-		Long: "Put recorded conversations in the log; nothing of them is ever run. A FILE holds JSON Lines, each line an\n" +
-			"object with messages (or the array of them), or one such document over many lines; - is standard input.\n" +
-			"The messages are those of OpenAI Chat or of Anthropic. Ids are made from the content, so importing the same\n" +
-			"again changes nothing. A line that is bad is named, and the others are imported.",
+	im := &importer{app: a}
+	cmd := &cobra.Command{
+		Use: "import FILE…", Short: "Put archives and recorded conversations in the log; nothing of them is ever run",
+		Long: "Put archives and recorded conversations in the log; nothing of them is ever run. A FILE is an archive that export\n" +
+			"wrote; or holds JSON Lines, each line an object with messages (or the array of them), or one such document over many\n" +
+			"lines; - is standard input. The messages are those of OpenAI Chat or of Anthropic. Ids are made from the content, so\n" +
+			"importing the same again changes nothing. A line that is bad is named, and the others are imported.\n\n" +
+			"Traces of an archive come back with their ids, turns, commits and times; positions are the log's. A trace that is there\n" +
+			"already with the same content stays as it is; with other content it is left alone, and the first difference is named:\n" +
+			"--as PREFIX imports it beside. Turns that were open stay so, and no node ever goes on with them.",
 		Args: command.Args(1, 1<<16, "one file or more, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := readable(args); err != nil {
 				return err // BEFORE a log is made
 			}
+			if err := checkPrefix(im.prefix); err != nil {
+				return err
+			}
 			return a.withStore(cmd.Context(), true, func(st *session.Session) error {
-				return a.runImport(cmd.Context(), st, args)
+				return im.run(cmd.Context(), st, args)
 			})
 		},
 	}
+	cmd.Flags().StringVar(&im.prefix, "as", "", "`prefix` of the ids that the traces of an archive get")
+	cmd.Flags().StringSliceVar(&im.only, "trace", nil, "of an archive, only these `traces`")
+	return cmd
 }
 
 // readable looks at the files before anything is done.
@@ -87,15 +99,22 @@ type imports struct {
 	Calls     int `json:"calls"`
 	Answers   int `json:"answers"`
 	Bad       int `json:"bad"`
+	Missing   int `json:"missing_blobs,omitempty"` // of archives
 }
 
 // importer puts conversations in the log, and says so once they are durable.
 type importer struct {
-	app   *app
-	desk  *gateway.Desk
-	real  bus.Barrier
-	ready []imported // to be told of after the next barrier
-	sum   imports
+	app      *app
+	desk     *gateway.Desk
+	real     bus.Barrier
+	ready    []imported // to be told of after the next barrier
+	restored []restored // the same, of archives
+	sum      imports
+
+	// Of archives.
+	log    archive.Log
+	prefix string
+	only   []string // traces; empty means all
 }
 
 // sharedBarrier is a bus whose barrier has always been passed already: an import
@@ -110,11 +129,9 @@ type passed struct{ bus.Barrier }
 // Wait is bus.Barrier's.
 func (passed) Wait(ctx context.Context) error { return ctx.Err() }
 
-func (a *app) runImport(ctx context.Context, st *session.Session, paths []string) error {
-	im := &importer{
-		app: a, real: st.Bus.Barrier(),
-		desk: gateway.NewDesk(gateway.DeskConfig{Bus: sharedBarrier{st.Bus}}),
-	}
+func (im *importer) run(ctx context.Context, st *session.Session, paths []string) error {
+	im.real, im.log = st.Bus.Barrier(), st.Bus
+	im.desk = gateway.NewDesk(gateway.DeskConfig{Bus: sharedBarrier{st.Bus}})
 	var failed error
 	for _, path := range paths {
 		if failed = im.file(ctx, path); failed != nil {
@@ -127,7 +144,7 @@ func (a *app) runImport(ctx context.Context, st *session.Session, paths []string
 	if err := im.total(); err != nil {
 		return err
 	}
-	if im.sum.Bad > 0 {
+	if im.sum.Bad+im.sum.Missing > 0 {
 		return errSaid
 	}
 	return nil
@@ -146,7 +163,11 @@ func (im *importer) file(ctx context.Context, path string) error {
 		defer f.Close()
 		r = f
 	}
-	docs := newSplitter(r)
+	src := bufio.NewReaderSize(r, 64<<10)
+	if isArchive(src) {
+		return im.archive(ctx, path, name, src)
+	}
+	docs := newSplitter(src)
 	for {
 		doc, err := docs.next()
 		switch {
@@ -230,7 +251,7 @@ func (one *imported) take(r gateway.ImportReport) {
 
 // tell waits until what was imported is durable, and prints it.
 func (im *importer) tell(ctx context.Context) error {
-	if len(im.ready) == 0 {
+	if len(im.ready)+len(im.restored) == 0 {
 		return nil
 	}
 	if err := im.real.Wait(ctx); err != nil {
@@ -243,7 +264,7 @@ func (im *importer) tell(ctx context.Context) error {
 		}
 	}
 	im.ready = im.ready[:0]
-	return nil
+	return im.tellRestored()
 }
 
 func (s *imports) add(one imported) {
@@ -297,7 +318,7 @@ func (im *importer) total() error {
 	for _, more := range []struct {
 		n    int
 		what string
-	}{{s.Continued, "continued"}, {s.Empty, "without calls"}, {s.Bad, "bad"}} {
+	}{{s.Continued, "continued"}, {s.Empty, "without calls"}, {s.Bad, "bad"}, {s.Missing, "bodies missing"}} {
 		if more.n > 0 {
 			im.app.print(", %d %s", more.n, more.what)
 		}

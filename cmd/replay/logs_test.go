@@ -87,6 +87,15 @@ func (m *maker) put(name string) error {
 			}
 		}
 		return m.add(base[3:]...)
+	case "holes": // the first events of a call are missing
+		started := commit("bad-3", owner, events.Record{Call: 0, Seq: 3, Event: &events.Started{Attempt: 1, Owner: owner, Deadline: at, Hash: "h"}})
+		ended := commit("bad-4", owner,
+			events.Record{Call: 0, Seq: 4, Event: &events.Completed{Outcome: outcome(1, events.ClassOK, "fine")}},
+			events.Record{Call: events.TurnEvent, Seq: 4, Event: &events.TurnCompleted{Counts: map[events.Kind]int{events.KindCompleted: 1}}})
+		planned := commit("bad-2b", owner, events.Record{Call: events.TurnEvent, Seq: 3, Event: &events.TurnPlanned{Batches: [][]int{{0}}}})
+		return m.add(first, claimed, planned, started, ended)
+	case "headless": // what retention leaves of a turn
+		return m.add(claimed)
 	case "unrefer": // an answer that is nowhere
 		gone := events.BlobRef{Digest: "sha256:" + strings.Repeat("0", 64), Size: 70_000}
 		first.Records[0].Event.(*events.TurnSubmitted).Calls[0].Args = events.Body{Ref: &gone}

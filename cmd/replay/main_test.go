@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -43,6 +44,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"mklog": makeLog, "node": runNode, "nats": runNATS, "recording": recording, "says-recording": saysRecording,
+			"cutoff": cutOff,
 		},
 	})
 }
@@ -61,6 +63,14 @@ func unset(vars []string, names ...string) []string {
 		}
 	}
 	return out
+}
+
+// cutOff FROM TO PERCENT writes the first part of a file.
+func cutOff(ts *testscript.TestScript, _ bool, args []string) {
+	percent, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	text := ts.ReadFile(args[0])
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text[:len(text)*percent/100]), 0o644))
 }
 
 // recording FILE writes a recorded conversation of test/data.

@@ -70,11 +70,11 @@ func (a *app) opening() *cobra.Command {
 func (o *opener) run(ctx context.Context, trace string) error {
 	began := time.Now()
 	b, err := openBook(ctx, o.read, trace, end)
-	if err != nil && !b.partial(err) {
+	if err != nil {
 		return err
 	}
 	o.book = b
-	wrong := errors.Join(err, o.app.faults(b, target{trace: trace}))
+	wrong := o.app.faults(b, target{trace: trace})
 	if err := o.answer(ctx, "end", choice{target: target{trace: trace, call: noCall}, from: b.turnsFrom(), at: end, limit: o.limit}); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (o *opener) one(ctx context.Context, line string) error {
 			return errors.New("this is the first page")
 		}
 		c.target = o.last.choice.target
-		c.from, err = o.last.earlier(ctx)
+		c.from = o.last.earlier()
 	case "turn":
 		c.target, err = parseTarget(o.book.trace+"/"+rest, 3)
 	case "messages":
@@ -189,7 +189,7 @@ func (o *opener) answer(ctx context.Context, line string, c choice) error {
 	if o.app.json {
 		return o.line(line, p)
 	}
-	o.app.tree(ctx, p, o.read.redacted)
+	o.app.tree(p, o.read.redacted)
 	return o.app.out.Flush()
 }
 

@@ -46,10 +46,7 @@ func (b *book) page(ctx context.Context, c choice) (*page, error) {
 	if c.at.Compare(b.turns[0].from) < 0 {
 		return nil, beginsBehind(b.trace, b.turns[0].from)
 	}
-	var err error
-	if p.events, p.calls, p.turns, err = b.before(ctx, c.at); err != nil {
-		return nil, err
-	}
+	p.events, p.calls, p.turns = b.upTo(c.at)
 	if c.turn == "" {
 		return p, p.ofTrace(ctx)
 	}
@@ -86,80 +83,95 @@ func hasCall(t target, calls int) error {
 // ofTrace fills the page with events of any turn.
 func (p *page) ofTrace(ctx context.Context) error {
 	b, c := p.book, p.choice
-	start, err := p.start(ctx)
-	if err != nil {
-		return err
-	}
-	var got []projections.Event
-	err = b.walk(ctx, start, bus.Filter{Trace: b.trace}, func(e projections.Event) error {
-		if e.Pos.Compare(c.at) > 0 || c.limit > 0 && len(got) == c.limit {
-			return errEnough
-		}
-		got = append(got, e)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if len(got) == 0 {
-		p.before = p.events // what is asked for begins behind them
-		return nil
-	}
-	p.from, p.to = got[0].Pos, got[len(got)-1].Pos
-	upTo, _, _, err := b.before(ctx, p.to)
-	if err != nil {
-		return err
-	}
-	p.before, p.after = upTo-len(got), p.events-upTo
-	return p.tell(ctx, got)
-}
-
-// start is where the page begins.
-func (p *page) start(ctx context.Context) (events.Position, error) {
-	b, c := p.book, p.choice
+	first := 0
 	switch {
 	case c.from != (events.Position{}):
-		return c.from, nil
-	case c.at == end || c.limit == 0 || p.events <= c.limit:
-		return b.turns[0].from, nil
+		first = b.before(c.from)
+	case c.at != end && c.limit > 0:
+		first = max(p.events-c.limit, 0)
 	}
-	return b.place(ctx, p.events-c.limit)
+	last := p.events
+	if c.limit > 0 {
+		last = min(last, first+c.limit)
+	}
+	p.before, p.after = min(first, p.events), max(p.events-last, 0)
+	if first >= last {
+		return nil // what is asked for begins behind the last event
+	}
+	p.from, p.to = b.place(first), b.place(last-1)
+	return p.tell(ctx)
 }
 
-// tell tells the turns that the events are of: from them, where they hold all of
-// the turn, else from the log.
-func (p *page) tell(ctx context.Context, got []projections.Event) error {
-	whole := make(map[string]*story)
+// nearEvents is how many events of other turns are read on the way, at most, where two
+// places are read at once.
+const nearEvents = 2048
+
+// tell tells the turns that have an event on the page. Those that begin and end near
+// it are read together with it.
+func (p *page) tell(ctx context.Context) error {
+	b := p.book
+	first, last := b.before(p.from), b.before(p.to)
+	from, to := p.from, p.to
+	near := make(map[string]*story)
 	var chapters []*chapter
-	seen := make(map[string]bool)
-	for _, e := range got {
-		c := p.book.of[e.Turn.Turn]
-		if c == nil {
-			continue // it came after the book was opened
+	seen := make(map[uint32]bool)
+	for _, l := range b.commits[b.leafOf(p.from) : b.leafOf(p.to)+1] {
+		if seen[l.turn] {
+			continue
 		}
-		if !seen[e.Turn.Turn] {
-			seen[e.Turn.Turn] = true
-			chapters = append(chapters, c)
-			if c.from.Compare(p.from) >= 0 && (c.to.Compare(p.to) <= 0 || p.after == 0) {
-				whole[e.Turn.Turn] = newStory(c.key)
-			}
+		seen[l.turn] = true
+		c := b.turns[l.turn]
+		chapters = append(chapters, c)
+		ends := c.to
+		if ends.Compare(p.choice.at) > 0 {
+			ends = p.choice.at
 		}
-		if st := whole[e.Turn.Turn]; st != nil {
-			st.tell(e, true)
+		if first-b.before(c.from) > nearEvents || b.before(ends)-last > nearEvents {
+			continue
 		}
+		near[c.key.Turn] = newStory(c.key)
+		from = earlierOf(from, c.from)
+		if ends.Compare(to) > 0 {
+			to = ends
+		}
+	}
+	if err := p.read(ctx, from, to, near); err != nil {
+		return err
 	}
 	slices.SortFunc(chapters, func(a, b *chapter) int { return a.from.Compare(b.from) })
 	for _, c := range chapters {
-		st := whole[c.key.Turn]
+		st := near[c.key.Turn]
 		if st == nil {
 			var err error
-			if st, err = p.book.story(ctx, c, p.from, p.to, p.choice.at); err != nil {
+			if st, err = b.story(ctx, c, p.from, p.to, p.choice.at); err != nil {
 				return err
 			}
 		}
-		p.stories = append(p.stories, st)
+		if st.shown() > 0 {
+			p.stories = append(p.stories, st)
+		}
 	}
 	return nil
+}
+
+func earlierOf(a, b events.Position) events.Position {
+	if b.Compare(a) < 0 {
+		return b
+	}
+	return a
+}
+
+// read tells what stands between two positions to the stories of its turns.
+func (p *page) read(ctx context.Context, from, to events.Position, stories map[string]*story) error {
+	return p.book.walk(ctx, from, bus.Filter{Trace: p.book.trace}, func(e projections.Event) error {
+		if e.Pos.Compare(to) > 0 || e.Pos.Compare(p.choice.at) > 0 {
+			return errEnough
+		}
+		if st := stories[e.Turn.Turn]; st != nil {
+			st.tell(e, e.Pos.Compare(p.from) >= 0 && e.Pos.Compare(p.to) <= 0)
+		}
+		return nil
+	})
 }
 
 // ofTurn fills the page with events of one turn, or of one of its calls.
@@ -218,11 +230,11 @@ func (p *page) window(all []events.Position) {
 }
 
 // earlier is where a page of the same size begins that ends before this one.
-func (p *page) earlier(ctx context.Context) (events.Position, error) {
+func (p *page) earlier() events.Position {
 	if p.choice.turn != "" || p.choice.limit == 0 {
-		return p.book.turns[0].from, nil
+		return p.book.turns[0].from
 	}
-	return p.book.place(ctx, p.before-p.choice.limit)
+	return p.book.place(p.before - p.choice.limit)
 }
 
 // next is where the page behind this one begins.

@@ -76,7 +76,7 @@ func (a *app) root() command.Root {
 		About: "Every verb takes --data DIR (a running node is found through it) or --nats URL,\n" +
 			"and --json. The flags that say where the log is can stand in the environment, too: SLUICE_DATA, SLUICE_NATS, …\n\n" + exitHelp,
 		Flags: a.set.Flags, Complete: a.set.complete, JSON: &a.json,
-		Verbs: []func() *cobra.Command{a.importing, a.list, a.show, a.opening, a.messages, a.diff, a.tail, a.verify, a.fault, a.decide, a.whatif, a.version},
+		Verbs: []func() *cobra.Command{a.importing, a.exporting, a.list, a.show, a.opening, a.messages, a.diff, a.tail, a.verify, a.fault, a.decide, a.whatif, a.version},
 	}
 }
 

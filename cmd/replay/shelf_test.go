@@ -14,6 +14,7 @@ type shelf struct {
 	commits []bus.Stored
 	bad     map[uint64]bool // sequences that cannot be read
 	reads   int
+	yields  int // commits
 }
 
 func (s *shelf) Generation() uint32 {
@@ -37,6 +38,7 @@ func (s *shelf) Read(ctx context.Context, from events.Position, f bus.Filter, _ 
 		if s.bad[c.Seq] {
 			return &bus.Unreadable{Seq: c.Seq, Err: fmt.Errorf("%w: of a test", events.ErrFormat)}
 		}
+		s.yields++
 		if err := yield(c); err != nil {
 			return err
 		}
@@ -92,4 +94,101 @@ func quick(trace, turn string) []events.Commit {
 			turnEvent(4, &events.TurnCompleted{Counts: map[events.Kind]int{events.KindCompleted: 1}}),
 		}},
 	}
+}
+
+// composer writes the commits of one turn, with the numbers that they must have.
+type composer struct {
+	key  events.TurnKey
+	at   time.Time
+	step time.Duration // between two commits
+	by   events.Owner
+	seqs map[int]uint32
+	out  []events.Commit
+}
+
+func compose(trace, turn string) *composer {
+	return &composer{
+		key: events.TurnKey{Trace: trace, Turn: turn}, at: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), step: 1500 * time.Microsecond,
+		by: events.Owner{Boot: "boot-1", Epoch: 1}, seqs: make(map[int]uint32),
+	}
+}
+
+// add is one commit: events of the turn, and others of the call.
+func (c *composer) add(call int, list ...events.Event) {
+	records := make([]events.Record, len(list))
+	for i, e := range list {
+		records[i] = events.Record{Call: call, Event: e}
+		if row, known := events.KindRow(e.Kind()); known && row.Turn {
+			records[i].Call = events.TurnEvent
+		}
+	}
+	c.put(records...)
+}
+
+// put is one commit of records, which are numbered.
+func (c *composer) put(records ...events.Record) {
+	c.at = c.at.Add(c.step)
+	for i := range records {
+		c.seqs[records[i].Call]++
+		records[i].Seq = c.seqs[records[i].Call]
+	}
+	by := c.by
+	if len(c.out) == 0 {
+		by = events.Owner{} // a door has submitted it
+	}
+	c.out = append(c.out, events.Commit{ID: fmt.Sprintf("%s-%s-%d", c.key.Trace, c.key.Turn, len(c.out)), Turn: c.key, At: c.at, By: by, Records: records})
+}
+
+// begin submits calls of a tool, and goes on to where each is let through.
+func (c *composer) begin(tier events.Tier, calls ...events.RawCall) {
+	c.add(events.TurnEvent, &events.TurnSubmitted{Principal: events.Principal{ID: "agent-7"}, Calls: calls})
+	c.add(events.TurnEvent, &events.TurnClaimed{Owner: c.by, Node: "n1", Why: events.ClaimNew})
+	var asked, let []events.Record
+	batch := make([]int, len(calls))
+	for i, raw := range calls {
+		batch[i] = i
+		asked = append(asked, events.Record{Call: i, Event: &events.Requested{ProviderID: raw.ProviderID, Tool: raw.Tool, Args: raw.Args, Hash: "h"}})
+		let = append(let, events.Record{Call: i, Event: &events.Authorized{Decision: "allow", Verdict: events.Verdict{
+			Operation: events.Operation{Class: events.OpRead, Paths: []string{"src"}}, Tier: tier, Hash: "h", Policies: []string{"tier-" + string(tier)}, Policy: "default-1",
+		}}})
+	}
+	c.put(append(asked, events.Record{Call: events.TurnEvent, Event: &events.TurnPlanned{Batches: [][]int{batch}, Policy: "default-1"}})...)
+	c.put(let...)
+}
+
+// start starts an attempt of a call.
+func (c *composer) start(call, attempt int) {
+	c.add(call, &events.Started{Attempt: attempt, Owner: c.by, Deadline: c.at.Add(time.Minute), Hash: "h"})
+}
+
+// outcome is how an attempt ended that has an answer.
+func outcome(attempt int, class events.Class, text string) events.Outcome {
+	o := events.Outcome{Attempt: attempt, Class: class, Effects: events.EffectsNone, Result: events.Result{Status: events.Success, Text: events.Body{Text: text}}}
+	if class != events.ClassOK {
+		o.Result = events.Result{Status: events.Failure, Error: &events.Error{Code: events.ExecutionError, Message: text}}
+	}
+	return o
+}
+
+// end completes the turn, with what its calls' ends were.
+func (c *composer) end() []events.Commit {
+	counts := make(map[events.Kind]int)
+	for _, one := range c.out {
+		for _, r := range one.Records {
+			if k := r.Event.Kind(); events.IsTerminal(k) {
+				counts[k]++
+			}
+		}
+	}
+	c.add(events.TurnEvent, &events.TurnCompleted{Counts: counts})
+	return c.out
+}
+
+// rawCalls are calls of a tool, with ids a, b, c …
+func rawCalls(tool string, n int) []events.RawCall {
+	out := make([]events.RawCall, n)
+	for i := range out {
+		out[i] = events.RawCall{ProviderID: string(rune('a' + i)), Tool: tool, Args: events.Body{Text: fmt.Sprintf(`{"n":%d}`, i)}}
+	}
+	return out
 }

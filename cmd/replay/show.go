@@ -87,20 +87,15 @@ func (s *shower) run(ctx context.Context, r *reading) error {
 		return s.lines(ctx, r)
 	}
 	b, err := openBook(ctx, r, s.want.trace, s.want.at)
-	if err != nil && !b.partial(err) {
+	if err != nil {
 		return err
 	}
-	p, perr := b.page(ctx, s.want)
-	if perr != nil {
-		return errors.Join(err, perr)
+	p, err := b.page(ctx, s.want)
+	if err != nil {
+		return err
 	}
-	s.app.tree(ctx, p, r.redacted)
-	return errors.Join(err, s.app.faults(b, s.want.target))
-}
-
-// partial says whether a book is worth showing though it could not be read to its end.
-func (b *book) partial(err error) bool {
-	return b != nil && len(b.turns) > 0 && !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, context.Canceled)
+	s.app.tree(p, r.redacted)
+	return s.app.faults(b, s.want.target)
 }
 
 // mostFaults bounds the complaints about one trace.
@@ -111,6 +106,9 @@ func (a *app) faults(b *book, t target) error {
 	var list []string
 	for _, d := range b.damaged {
 		list = append(list, d.String())
+	}
+	if b.torn != nil {
+		list = append(list, b.torn.Error())
 	}
 	for _, c := range b.turns {
 		if c.fault != "" && (t.turn == "" || t.turn == c.key.Turn) {
@@ -148,7 +146,7 @@ func (s *shower) lines(ctx context.Context, r *reading) error {
 }
 
 // tree prints a page.
-func (a *app) tree(ctx context.Context, p *page, redacted bool) {
+func (a *app) tree(p *page, redacted bool) {
 	root := &node{text: fmt.Sprintf("trace %s  %s, %s, %s", p.choice.trace, count(p.turns, "turn"), count(p.calls, "call"), count(p.events, "event"))}
 	if redacted {
 		root.more = append(root.more, "redacted: bodies are placeholders, and digests do not fit what was there")
@@ -160,9 +158,7 @@ func (a *app) tree(ctx context.Context, p *page, redacted bool) {
 		root.more = append(root.more, show.Short(d.String(), 300))
 	}
 	if p.before > 0 {
-		if from, err := p.earlier(ctx); err == nil {
-			root.add(fmt.Sprintf("… %s before: --from %s", count(p.before, "event"), from))
-		}
+		root.add(fmt.Sprintf("… %s before: --from %s", count(p.before, "event"), p.earlier()))
 	}
 	for _, st := range p.stories {
 		st.tree(root, p.choice.call, p.choice.at)
@@ -280,7 +276,7 @@ func (st *story) strays(n *node, planned bool) {
 		}
 	}
 	for i := range st.turn.Calls {
-		if !in[i] && (planned && st.onPage(i) || len(st.told(i)) > 0) {
+		if !in[i] && st.onPage(i) {
 			st.call(n, i)
 		}
 	}

@@ -35,11 +35,11 @@ type story struct {
 
 // tale is what is told of one call.
 type tale struct {
-	events   []told
-	policies []string // why it was let through, asked about or denied, each once
-	spans    []span
-	last     time.Time
-	total    int // events, shown or not
+	events  []told
+	decided []events.Event // why it was let through, asked about or denied
+	spans   []span
+	last    time.Time
+	total   int // events, shown or not
 }
 
 // told is one event, the time since the one before of its call or turn, and what
@@ -61,7 +61,7 @@ func (st *story) copyOf() *story {
 	out.ended, out.spans = maps.Clone(st.ended), slices.Clone(st.spans)
 	out.calls = make(map[int]*tale, len(st.calls))
 	for offset, t := range st.calls {
-		out.calls[offset] = &tale{policies: slices.Clip(t.policies), spans: slices.Clone(t.spans), last: t.last, total: t.total}
+		out.calls[offset] = &tale{decided: slices.Clip(t.decided), spans: slices.Clone(t.spans), last: t.last, total: t.total}
 	}
 	return &out
 }
@@ -91,7 +91,10 @@ func (st *story) tell(e projections.Event, keep bool) {
 		t := st.tale(e.Call)
 		before = t.last
 		t.last, t.total = e.At, t.total+1
-		t.policy(e.Event)
+		switch e.Kind() {
+		case events.KindApprovalRequested, events.KindAuthorized, events.KindDenied:
+			t.decided = append(t.decided, e.Event)
+		}
 		st.callSpans(t, e)
 	}
 	if !keep {

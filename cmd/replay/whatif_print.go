@@ -149,8 +149,8 @@ func (w *whatIf) tell(s again.Summary) {
 		names := slices.Sorted(maps.Keys(s.Missing))
 		p("missing_at_replay: %s not registered now, or switched off: %s\n", count(n, "tool"), show.Short(strings.Join(names, ", "), 500))
 	}
-	p("asked the policy %s (version %s) about %s of %s: %s\n", show.Short(w.by.policy, 200), show.Short(w.version, 80),
-		count(s.Same+s.Changed+s.Broken, "call"), count(s.Calls, "call"), w.words(s))
+	p("%s: %d judged by %s (version %s): %s\n", count(s.Calls, "call"), s.Same+s.Changed+s.Broken, show.Short(w.by.policy, 200),
+		show.Short(w.version, 80), w.words(s))
 }
 
 // group prints a group: its tool, why, and where to look.
@@ -180,6 +180,9 @@ func at(list []again.Example) string {
 
 // unjudged prints of which calls no policy could be, or was, asked.
 func (w *whatIf) unjudged(s again.Summary) {
+	if n := s.NotJudged + s.Early; n > 0 {
+		w.app.print("not judged: %s\n", count(n, "call"))
+	}
 	for i, u := range s.Unjudged {
 		if i == shownUnjudged {
 			w.app.print("  and %s that no policy was asked about, in --json\n", count(len(s.Unjudged)-shownUnjudged, "further group"))
@@ -189,7 +192,7 @@ func (w *whatIf) unjudged(s again.Summary) {
 		if u.Tool == "" {
 			tool = "(several tools)"
 		}
-		w.app.print("  %6d  %s: not judged: %s; %s\n", u.Count, tool, show.Short(u.Why, 300), at(u.Examples[:1]))
+		w.app.print("  %6d  %s: %s; %s\n", u.Count, tool, show.Short(u.Why, 300), at(u.Examples[:1]))
 	}
 }
 
@@ -202,23 +205,29 @@ func (w *whatIf) words(s again.Summary) string {
 	case s.Same+s.Broken == 0:
 		parts[0] = "nothing is known"
 	}
-	parts = append(parts, fmt.Sprintf("%d the same", s.Same))
+	same := fmt.Sprintf("%d the same", s.Same)
+	if s.Unwanted > 0 {
+		same += fmt.Sprintf(" (%d of them but for changes that --to leaves out)", s.Unwanted)
+	}
+	parts = append(parts, same)
+	if s.Broken > 0 {
+		parts = append(parts, fmt.Sprintf("%d on which the policy itself broke", s.Broken))
+	}
+	out := []string{strings.Join(parts, ", ")}
 	for _, x := range []struct {
 		n    int
 		what string
 	}{
-		{s.Unwanted, "among them changed in a way that --to leaves out"},
-		{s.Broken, "on which the policy itself broke: they would be denied"},
 		{s.NotJudged, "cannot be judged"},
-		{s.Early, "that ended before a policy was asked"},
-		{s.Headless, "further ones whose turn's beginning is not in the log"},
+		{s.Early, "ended, or wait, before a policy was asked"},
+		{s.Headless, "more whose turn's beginning is not in the log"},
 		{s.Assumed, "judged as if --network was then as the record lets think"},
 		{s.Folded, "in groups that are not told apart"},
-		{w.damaged, "damaged commits"},
+		{w.damaged, "commits cannot be read"},
 	} {
 		if x.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", x.n, x.what))
+			out = append(out, fmt.Sprintf("%d %s", x.n, x.what))
 		}
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(out, "; ")
 }

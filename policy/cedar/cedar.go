@@ -124,6 +124,19 @@ func (s *Set) Find(id string) []Policy {
 	return out
 }
 
+// Tools are the names of the tools that policies name, sorted: one that is misspelt
+// fits no call, and only who knows the tools can tell.
+func (s *Set) Tools() []string {
+	var out []string
+	for uid := range s.named {
+		if uid.Type == typeTool {
+			out = append(out, string(uid.ID))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // digest is the version of a set.
 func digest(files []File, o Options) string {
 	h := sha256.New()

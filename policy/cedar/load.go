@@ -19,8 +19,9 @@ const (
 	MaxTotal    = 512 << 10 // bytes, all files
 	MaxPolicies = 1000
 	MaxTokens   = 2048 // of one policy: words, strings and signs
-	MaxNested   = 32   // brackets inside one another
-	maxGuards   = 64   // uses of has and hasTag in one policy: the checker compares each with each
+	MaxNested   = 16   // brackets inside one another
+	maxGuards   = 32   // uses of has and hasTag in one policy: the checker compares each with each, again and again
+	maxGuarding = 1e6  // third powers of those of all policies together
 	maxFaults   = 20   // that one error names
 	maxID       = 64   // bytes of an id
 )
@@ -82,6 +83,8 @@ type loader struct {
 	ids     map[string][]int // the places of an id in rules
 	taken   []string         // ids that no policy may have
 	faults  []Fault
+
+	guarding int // third powers of the uses of has and hasTag
 }
 
 func (l *loader) fault(f Fault) { l.faults = append(l.faults, f) }
@@ -221,6 +224,10 @@ func (l *loader) parts(f File, tokens []token) ([][]token, bool) {
 		}
 		if t.text == ";" && depth == 0 {
 			parts = append(parts, tokens[begin:i+1])
+			if l.guarding += guards * guards * guards; l.guarding > maxGuarding {
+				l.fault(Fault{f.Name, t.line, t.col, "the policies use has and hasTag too often: ask for less in each"})
+				return nil, false
+			}
 			begin, guards = i+1, 0
 		}
 	}

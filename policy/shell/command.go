@@ -10,6 +10,12 @@ func (c *classifier) simple(args []word, piped bool) {
 	if !c.step() {
 		return
 	}
+	before := len(c.found)
+	defer func() {
+		if len(c.found) > before { // what its words are is not known for sure
+			c.namesOf(args[1:])
+		}
+	}()
 	name := args[0]
 	if !name.plain() || name.text == "" {
 		c.add(ruleIndirect, name.text)
@@ -93,6 +99,25 @@ func (c *classifier) operandsOf(args []word) {
 		}
 	}
 }
+
+// namesOf records what may be files among the arguments of a command that is not
+// understood as reading, also inside its flags.
+func (c *classifier) namesOf(args []word) {
+	for _, w := range args {
+		if !w.plain() || len(w.text) > maxName || strings.Contains(w.text, "://") {
+			continue
+		}
+		if !w.flag() && w.text != "" {
+			c.names = append(c.names, w.text)
+		}
+		if _, value, ok := strings.Cut(w.text, "="); ok && value != "" {
+			c.names = append(c.names, value)
+		}
+	}
+}
+
+// maxName is the length in bytes of the longest word that may be a file's name.
+const maxName = 4096
 
 // collectHosts records the URLs among the arguments of any command.
 func (c *classifier) collectHosts(args []word) {

@@ -56,6 +56,7 @@ type Analysis struct {
 	Paths    []string // files that the line names, as far as they are recognised, sorted
 	Hosts    []string // URLs and hosts that the line names, as far as they are recognised, sorted
 	Reads    bool     // the whole line is understood as reading; only if Decision is Allow
+	Names    []string // words that may name files, of commands that are not understood as reading, and what stands behind = in them; sorted
 	Findings []Found  // one for each rule that applies, in the order of the line; never empty
 }
 
@@ -92,6 +93,7 @@ type classifier struct {
 	commands []string
 	paths    []string
 	hosts    []string
+	names    []string
 	calls    int // simple commands judged, those behind wrappers not counted
 	depth    int
 	steps    int
@@ -138,7 +140,7 @@ func (c *classifier) run() {
 }
 
 func (c *classifier) analysis() Analysis {
-	a := Analysis{Decision: Allow, Commands: c.commands, Paths: set(c.paths), Hosts: set(c.hosts)}
+	a := Analysis{Decision: Allow, Commands: c.commands, Paths: set(c.paths), Hosts: set(c.hosts), Names: set(c.names)}
 	for _, f := range c.found {
 		if !slices.ContainsFunc(a.Findings, func(o Found) bool { return o.Rule == f.rule.ID }) {
 			a.Findings = append(a.Findings, f.rule.found(c.scope, f.what))

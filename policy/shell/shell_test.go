@@ -94,3 +94,44 @@ var sentenceEnd = regexp.MustCompile(`[.!?](\s|$)`)
 func oneSentence(s string) bool {
 	return len(sentenceEnd.FindAllString(s, -1)) == 1 && strings.HasSuffix(s, ".") && !strings.ContainsAny(s, "\n\x1b")
 }
+
+// The words of a command that is not understood as reading may all be names of files.
+func TestNames(t *testing.T) {
+	for line, want := range map[string][]string{
+		"cat a | grep b c":               nil,
+		"rm -rf a 'b c'":                 {"a", "b c"},
+		"cp --target-directory=d a":      {"a", "d"},
+		"dd if=a of=b":                   {"a", "b", "if=a", "of=b"},
+		"cat --odd a":                    {"a"},
+		"cat a; sed -i s/x/y/ b":         {"b", "s/x/y/"},
+		"timeout 5 frob x=y":             {"5", "frob", "x=y", "y"},
+		"curl https://example.com/ -o a": {"a"},
+		"frob *.go":                      nil,
+	} {
+		a := Classify(line)
+		if !slices.Equal(a.Names, want) {
+			t.Errorf("%q: %q, want %q", line, a.Names, want)
+		}
+	}
+}
+
+// Every finding is there once, in the order of the line, and the decision is the
+// strictest of them.
+func TestFindings(t *testing.T) {
+	a := Scope{Network: true}.Classify("mv a b; rm c; mv d e; curl https://example.com/")
+	var got []string
+	for _, f := range a.Findings {
+		got = append(got, f.Rule+" "+string(f.Decision))
+	}
+	if want := []string{"shell.move-copy ask", "shell.remove deny", "shell.network ask"}; !slices.Equal(got, want) || a.Decision != Deny || a.Reason != a.Findings[1].Reason {
+		t.Errorf("%q, want %q: %+v", got, want, a)
+	}
+	for _, r := range Rules() {
+		if r.Rule == "" || r.Decision == "" || r.Reason == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if n := len(Rules()); n != len(rules) {
+		t.Errorf("%d rules of %d", n, len(rules))
+	}
+}

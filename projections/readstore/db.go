@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -94,6 +95,26 @@ func connect(path string, write bool) (*sql.DB, error) {
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
 	return db, nil
+}
+
+// touch makes the file of a database, which only this user may read: it holds what
+// agents have said and seen.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// sizeOf is what a database takes on the disk, in bytes.
+func sizeOf(path string) (n int64) {
+	for _, suffix := range []string{"", "-wal"} {
+		if info, err := os.Stat(path + suffix); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
 }
 
 // create makes the tables of an empty database.

@@ -92,13 +92,17 @@ func (f folder) databases() ([]string, error) {
 	return out, nil
 }
 
-// fresh is a name that no database has.
-func (f folder) fresh() (string, error) {
-	all, err := f.databases()
-	if err != nil || len(all) == 0 {
-		return fileName(1), err
+// fresh is a name that no database has, nor had one with the number of last or less.
+// The directory is made if somebody has removed it.
+func (f folder) fresh(last int) (string, error) {
+	if err := os.MkdirAll(string(f), 0o700); err != nil {
+		return "", err
 	}
-	return fileName(number(all[0]) + 1), nil
+	all, err := f.databases()
+	if len(all) > 0 {
+		last = max(last, number(all[0]))
+	}
+	return fileName(last + 1), err
 }
 
 // remove removes a database, with what SQL keeps beside it.
@@ -110,17 +114,6 @@ func (f folder) remove(name string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// removeBut removes every database but the named ones.
-func (f folder) removeBut(kept ...string) error {
-	all, err := f.databases()
-	for _, name := range all {
-		if !slices.Contains(kept, name) {
-			err = errors.Join(err, f.remove(name))
-		}
-	}
-	return err
 }
 
 // ErrInUse says that another process fills the store.

@@ -51,9 +51,13 @@ func (w *writer) transact(ctx context.Context, do func(context.Context, *txn) er
 	if err != nil {
 		return w.failed(ctx, err)
 	}
-	err = do(ctx, &txn{w: w, tx: tx, uses: make(map[usageKey]usage)})
+	x := &txn{w: w, tx: tx, uses: make(map[usageKey]usage)}
+	err = do(ctx, x)
 	if err == nil {
 		err = w.at.save(ctx, tx)
+	}
+	if err == nil {
+		err = x.say(ctx)
 	}
 	if err == nil {
 		err = w.hit(faultBefore)
@@ -77,6 +81,14 @@ type txn struct {
 	w    *writer
 	tx   *sql.Tx
 	uses map[usageKey]usage // what is added to it
+	said []said             // texts to write
+}
+
+// said is a text of a call.
+type said struct {
+	doc   int64
+	words string
+	again bool // there is a row already, which it replaces
 }
 
 func (x *txn) exec(ctx context.Context, query string, args ...any) error {
@@ -216,25 +228,22 @@ const mostDocs = 1 << 22
 // replaced while they grow, and what came behind in rows of their own.
 func (x *txn) texts(ctx context.Context, id int64, c *call, in *trace) error {
 	if c.texts {
-		if c.doc == 0 {
+		again := c.doc != 0
+		if !again {
 			doc, err := x.doc(ctx, id, in)
 			if err != nil {
 				return err
 			}
 			c.doc = doc
 		}
-		if err := x.text(ctx, c.doc, c.words); err != nil {
-			return err
-		}
+		x.text(c.doc, c.words, again)
 	}
 	for _, words := range c.more {
 		doc, err := x.doc(ctx, id, in)
 		if err != nil {
 			return err
 		}
-		if err := x.text(ctx, doc, words); err != nil {
-			return err
-		}
+		x.text(doc, words, false)
 	}
 	c.texts, c.more = false, nil
 	return nil
@@ -251,16 +260,33 @@ func (x *txn) doc(ctx context.Context, call int64, in *trace) (int64, error) {
 	return doc, x.exec(ctx, putDoc, doc, call)
 }
 
+func (x *txn) text(doc int64, words []byte, again bool) {
+	if doc != 0 {
+		x.said = append(x.said, said{doc, string(words), again})
+	}
+}
+
 const (
-	putDoc  = `INSERT INTO docs VALUES (?, ?)`
-	putText = `INSERT OR REPLACE INTO texts (rowid, words) VALUES (?, ?)`
+	putDoc    = `INSERT INTO docs VALUES (?, ?)`
+	putText   = `INSERT INTO texts (rowid, words) VALUES (?, ?)`
+	putTextOn = `INSERT OR REPLACE INTO texts (rowid, words) VALUES (?, ?)`
 )
 
-func (x *txn) text(ctx context.Context, doc int64, words []byte) error {
-	if doc == 0 {
-		return nil
+// say writes the texts, BEHIND everything else and in the order of their numbers:
+// FTS5 gathers in memory what is added to the index, and writes it where a number is
+// lower than the one before, or where some other statement begins.
+func (x *txn) say(ctx context.Context) error {
+	slices.SortFunc(x.said, func(a, b said) int { return cmp.Compare(a.doc, b.doc) })
+	for _, t := range x.said {
+		query := putText
+		if t.again {
+			query = putTextOn
+		}
+		if err := x.exec(ctx, query, t.doc, t.words); err != nil {
+			return err
+		}
 	}
-	return x.exec(ctx, putText, doc, string(words))
+	return nil
 }
 
 // asked writes which calls of a turn wait for a person.

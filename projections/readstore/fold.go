@@ -100,10 +100,10 @@ type turn struct {
 	moments projections.Moments
 	waiting projections.Waiting
 
-	dirty   bool
-	flushed usage        // of the turn, as it was written last
+	dirty     bool
+	flushed   usage // of the turn, as it was written last
 	flushedAs usageKey
-	asked   map[int]bool // calls whose approvals stand in the table
+	asked     map[int]bool // calls whose approvals stand in the table
 }
 
 // call is what the store keeps of a call.
@@ -121,10 +121,10 @@ type call struct {
 	resolved int64
 	undone   int64
 
-	words []byte // while it is open
+	words []byte   // while it is open
 	more  [][]byte // texts that came behind its end, each by itself, and are in no table yet
-	texts bool   // words have changed since they were written
-	doc   int64  // that holds words; 0: none yet
+	texts bool     // words have changed since they were written
+	doc   int64    // that holds words; 0: none yet
 
 	dirty   bool
 	flushed usage

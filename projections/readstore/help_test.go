@@ -158,21 +158,28 @@ func textsIn(t tb, path string) string {
 	db := must(connect(path, true))(t)
 	defer func() { check(t, db.Close()) }()
 	must(db.Exec(`CREATE VIRTUAL TABLE temp.inside USING fts5vocab(main, texts, instance)`))(t)
-	rows := must(db.Query(`SELECT d.call, d.id, i.term FROM docs d LEFT JOIN temp.inside i ON i.doc = d.id ORDER BY d.call, d.id, i.offset`))(t)
+	docs := map[int64][]string{}
+	words := must(db.Query(`SELECT doc, term FROM temp.inside ORDER BY doc, offset`))(t)
+	defer words.Close()
+	for words.Next() {
+		var doc int64
+		var word string
+		check(t, words.Scan(&doc, &word))
+		docs[doc] = append(docs[doc], word)
+	}
+	check(t, words.Err())
+	rows := must(db.Query(`SELECT call, id FROM docs`))(t)
 	defer rows.Close()
-	docs := map[string][]string{}
+	var out []string
 	for rows.Next() {
 		var call, doc int64
-		var word sql.NullString
-		check(t, rows.Scan(&call, &doc, &word))
-		key := fmt.Sprintf("%d %d", call, doc)
-		docs[key] = append(docs[key], word.String)
+		check(t, rows.Scan(&call, &doc))
+		out = append(out, fmt.Sprintf("%d: %s\n", call, strings.Join(docs[doc], " ")))
+		delete(docs, doc)
 	}
 	check(t, rows.Err())
-	var out []string
-	for key, words := range docs {
-		call, _, _ := strings.Cut(key, " ")
-		out = append(out, call+": "+strings.Join(words, " ")+"\n")
+	if len(docs) > 0 {
+		t.Errorf("texts of no call: %v", docs)
 	}
 	slices.Sort(out)
 	return strings.Join(out, "")

@@ -3,7 +3,6 @@ package readstore
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +27,7 @@ type Query struct {
 	// end is a text by itself.
 	Text   string
 	Oldest bool   // the oldest first, by their first commits; otherwise the newest
-	Cursor string // Page.Next of the page before; "" for the first one
+	Cursor string // Page.Next of the page before, or where some trace begins (its From); "": the first page
 	Limit  int    // traces of a page; 0 means DefaultLimit
 }
 
@@ -95,20 +94,15 @@ func (q Query) after() (int64, error) {
 	if q.Cursor == "" {
 		return 0, nil
 	}
-	digits, ok := strings.CutPrefix(q.Cursor, q.order())
-	id, err := strconv.ParseInt(digits, 10, 64)
-	if !ok || err != nil || id < 1 || strconv.FormatInt(id, 10) != digits {
-		return 0, fmt.Errorf("%w: cursor %.80q: take it from the page before, which was in the same order", ErrQuery, q.Cursor)
+	p, err := events.ParsePosition(q.Cursor)
+	if err != nil || p.Seq == 0 || p.Seq > maxSeq {
+		return 0, fmt.Errorf("%w: cursor %.80q: take it from the page before, or give the position where a trace begins", ErrQuery, q.Cursor)
 	}
-	return id, nil
+	return int64(p.Seq), nil
 }
 
-func (q Query) order() string {
-	if q.Oldest {
-		return "o"
-	}
-	return "n"
-}
+// maxSeq is the last sequence that leaves room in the numbers of rows.
+const maxSeq = 1<<41 - 1
 
 func (q Query) limit() int {
 	if q.Limit == 0 {
@@ -143,7 +137,7 @@ type Trace struct {
 // Page is some traces, in the order that was asked for.
 type Page struct {
 	Traces []Trace `json:"traces"`
-	Next   string  `json:"next,omitempty"` // cursor of the next page; "": there is none
+	Next   string  `json:"next,omitempty"` // cursor of the next page, a position; "": there is none
 }
 
 // view is a trace's line.

@@ -135,3 +135,16 @@ func (r *Reader) find(ctx context.Context, q querier, name string) (int64, bool,
 	defer r.mu.Unlock()
 	return r.words.find(ctx, q, name)
 }
+
+// Look is how the store of a directory stands that nobody may be filling: what it has,
+// without what the log has more. It returns ErrNone where there is none.
+func Look(ctx context.Context, dir string) (Status, error) {
+	r, err := OpenReadOnly(ctx, dir)
+	if err != nil {
+		return Status{}, err
+	}
+	out := Status{State: StateFollowing, Dir: dir, File: r.path, Version: Version, Bytes: sizeOf(r.path)}
+	p, err := progressOf(ctx, r.db)
+	out.Position = p.next.String()
+	return out, errors.Join(err, r.Close())
+}

@@ -90,8 +90,11 @@ func (s *Store) fail(err error) {
 // step goes on a little with the database that is read, and with the one in the
 // making. more says that something was done, and that there is more to do.
 func (s *Store) step(ctx context.Context) (more bool, err error) {
-	if s.cur != nil && !s.cur.there() {
+	switch {
+	case s.cur != nil && !s.cur.there():
 		s.lose("its file has gone")
+	case s.cur != nil && s.isBad():
+		s.lose("a reader found it damaged")
 	}
 	if s.next != nil && !s.next.there() {
 		s.abandon()
@@ -128,6 +131,13 @@ func (s *Store) step(ctx context.Context) (more bool, err error) {
 	return true, nil
 }
 
+// isBad says whether a reader of the database found it damaged.
+func (s *Store) isBad() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open != nil && s.open == s.bad
+}
+
 // prepare does the chores, and makes a new database where one is wanted.
 func (s *Store) prepare(ctx context.Context) error {
 	if err := s.look(ctx); err != nil {
@@ -139,10 +149,12 @@ func (s *Store) prepare(ctx context.Context) error {
 	if s.next != nil || !wanted {
 		return nil
 	}
-	name, err := s.dir.fresh()
-	if err == nil {
-		s.next, err = openWriter(ctx, s.dir, name, s.cfg.Fault)
+	name, err := s.dir.fresh(s.last)
+	if err != nil {
+		return err
 	}
+	s.last = number(name)
+	s.next, err = openWriter(ctx, s.dir, name, s.cfg.Fault)
 	return err
 }
 
@@ -312,7 +324,8 @@ func (s *Store) swap(ctx context.Context, began time.Time) error {
 	}
 	if old != nil {
 		if err := w.hit(faultSwap); err != nil {
-			return errors.Join(err, old.close())
+			s.retire(h, old, "")
+			return err
 		}
 		s.retire(h, old, old.name)
 	}
@@ -325,4 +338,24 @@ func (w *writer) closeIf() error {
 		return nil
 	}
 	return w.close()
+}
+
+// Fill brings the store up to the log's head in this goroutine, and returns; anew says
+// that it is to be built anew. It is for a store that was not started.
+func (s *Store) Fill(ctx context.Context, anew bool) error {
+	s.mu.Lock()
+	s.rebuild = anew
+	s.mu.Unlock()
+	for {
+		more, err := s.step(ctx)
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !more && s.next == nil && s.cur != nil {
+			return nil
+		}
+	}
 }

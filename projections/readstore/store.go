@@ -50,11 +50,13 @@ type Store struct {
 	// The goroutine's own, between Start and Stop.
 	cur    *writer // is read; nil: there is none
 	next   *writer // is being built; nil: there is none
+	last   int     // number of the newest database
 	chores time.Time
 	sure   bool // cur is known to be of this log
 
 	mu      sync.Mutex
 	open    *handle       // of cur; nil: nothing can be read
+	bad     *handle       // that a reader found damaged
 	moved   chan struct{} // closed when at moves
 	at      progress      // of what is read
 	level   time.Time     // everything that was in the log then is in it
@@ -134,6 +136,7 @@ func (s *Store) take(ctx context.Context, name string, current bool) (bool, erro
 	default:
 		s.next = w
 	}
+	s.last = max(s.last, number(name))
 	return true, nil
 }
 
@@ -144,11 +147,16 @@ func (s *Store) Start(ctx context.Context) {
 }
 
 // Stop ends what Start began, waits for those who read, and gives the directory back.
+// A second call does nothing.
 func (s *Store) Stop() error {
 	if s.stop != nil {
 		s.stop()
 	}
 	s.mu.Lock()
+	if s.stopped {
+		s.mu.Unlock()
+		return nil
+	}
 	s.stopped = true
 	old := s.open
 	s.open = nil
@@ -211,7 +219,11 @@ func (s *Store) use(do func(*Reader) error) error {
 	defer h.refs.Done()
 	err := do(h.Reader)
 	if err != nil && damaged(err) {
-		s.wake() // who follows finds it, too
+		s.mu.Lock()
+		s.bad = h
+		s.mu.Unlock()
+		s.wake()
+		return fmt.Errorf("%w: it was damaged: %w", ErrNone, err)
 	}
 	return err
 }
@@ -237,7 +249,7 @@ func (s *Store) wake() {
 func (s *Store) Await(ctx context.Context, head events.Position) error {
 	for {
 		s.mu.Lock()
-		done, moved, stopped := s.open != nil && s.at.next.Seq >= head.Seq, s.moved, s.stopped
+		done, moved, stopped := s.open != nil && max(s.at.next.Seq, 1) >= head.Seq, s.moved, s.stopped
 		s.mu.Unlock()
 		switch {
 		case done:
@@ -307,10 +319,7 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 		out.State, out.Building = StateRebuilding, s.making.String()
 	}
 	if s.open != nil {
-		out.File, out.Position = s.open.path, at.String()
-		if info, err := os.Stat(s.open.path); err == nil {
-			out.Bytes = info.Size()
-		}
+		out.File, out.Position, out.Bytes = s.open.path, at.String(), sizeOf(s.open.path)
 	}
 	if from := max(at.Seq, 1); head.Seq > from {
 		out.Behind = head.Seq - from
@@ -320,4 +329,4 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 }
 
 // Source is what the log must be able to do: see Config.
-var _ Source = (bus.Bus)(nil)
+var _ Source = bus.Bus(nil)

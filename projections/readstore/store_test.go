@@ -156,8 +156,8 @@ func TestWhatIsNotOursIsBuiltAnew(t *testing.T) {
 		"cut off": func(t *testing.T, dir string) {
 			check(t, os.Truncate(filepath.Join(dir, "store-1.db"), 3*4096+17))
 		},
-		"gone":          func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "store-1.db"))) },
-		"nothing":       func(t *testing.T, dir string) { check(t, os.RemoveAll(dir)) },
+		"gone":           func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "store-1.db"))) },
+		"nothing":        func(t *testing.T, dir string) { check(t, os.RemoveAll(dir)) },
 		"points nowhere": write("current", "../../etc/passwd\n"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,7 @@ func (q TimelineQuery) after() (int64, error) {
 		return 0, nil
 	}
 	p, err := events.ParsePosition(q.Cursor)
-	if err != nil || p.Index > 0xffff || p.Seq > 1<<47-1 {
+	if err != nil || p.Index > 0xffff || p.Seq > maxSeq {
 		return 0, fmt.Errorf("%w: cursor %.80q: take it from the page before, or give the position of an event", ErrQuery, q.Cursor)
 	}
 	return momentID(p.Seq, p.Index), nil

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,11 +37,12 @@ type search struct {
 	stati []int64
 	whos  []int64
 	match string // of texts; "": none
+	few   bool   // few calls pass but for their texts, which are looked at one trace after the other
 }
 
 // search prepares a query; nil where nothing can pass.
 func (r *Reader) search(ctx context.Context, tx *sql.Tx, q Query) (*search, error) {
-	s := &search{r: r, tx: tx, q: q, low: 1, high: math.MaxInt64 >> 22, match: match(termsOf(q.Text))}
+	s := &search{r: r, tx: tx, q: q, low: 1, high: maxSeq, match: match(termsOf(q.Text))}
 	after, err := q.after()
 	if err != nil {
 		return nil, err
@@ -63,7 +63,10 @@ func (r *Reader) search(ctx context.Context, tx *sql.Tx, q Query) (*search, erro
 			return nil, nil // names that never came up
 		}
 	}
-	return s, s.bound(ctx)
+	if err := s.bound(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.weigh(ctx)
 }
 
 // ids are the ids of the names that there are.
@@ -111,7 +114,7 @@ func (s *search) bound(ctx context.Context) error {
 // page fills a page, and finds out whether there is another.
 func (s *search) page(ctx context.Context, out *Page) error {
 	limit := s.q.limit()
-	last := int64(0)
+	last := ""
 	for s.low <= s.high {
 		ids, more, err := s.candidates(ctx, limit+1)
 		if err != nil {
@@ -119,6 +122,9 @@ func (s *search) page(ctx context.Context, out *Page) error {
 		}
 		for _, id := range ids {
 			t, ok, err := s.trace(ctx, id)
+			if err == nil && ok && s.few {
+				ok, err = s.says(ctx, id)
+			}
 			if err != nil {
 				return err
 			}
@@ -126,10 +132,10 @@ func (s *search) page(ctx context.Context, out *Page) error {
 				continue
 			}
 			if len(out.Traces) == limit {
-				out.Next = s.q.order() + strconv.FormatInt(last, 10)
+				out.Next = last
 				return nil
 			}
-			out.Traces, last = append(out.Traces, t), id
+			out.Traces, last = append(out.Traces, t), cursorOf(t, id)
 		}
 		if !more {
 			return nil
@@ -137,6 +143,12 @@ func (s *search) page(ctx context.Context, out *Page) error {
 		s.behind(ids[len(ids)-1])
 	}
 	return nil
+}
+
+// cursorOf is the position where a trace began. Its first commits may be gone.
+func cursorOf(t Trace, id int64) string {
+	generation, _, _ := strings.Cut(t.From, ".")
+	return generation + "." + strconv.FormatInt(id, 10) + ".0"
 }
 
 // behind goes on behind a trace.
@@ -159,9 +171,9 @@ func (s *search) direction() string {
 // Where there are more of them, there is one at least.
 func (s *search) candidates(ctx context.Context, n int) (ids []int64, more bool, err error) {
 	switch {
-	case s.match != "":
+	case s.match != "" && !s.few:
 		return s.byText(ctx, n)
-	case len(s.tools)+len(s.stati)+len(s.whos) > 0:
+	case s.filtered():
 		return s.byCalls(ctx, n)
 	}
 	ids, err = s.list(ctx, `SELECT id FROM traces WHERE id BETWEEN ? AND ? ORDER BY id `+s.direction()+` LIMIT ?`, s.low, s.high, n)
@@ -186,6 +198,56 @@ func (s *search) list(ctx context.Context, query string, args ...any) ([]int64, 
 	return out, rows.Err()
 }
 
+// filtered says whether calls are asked for by more than their texts.
+func (s *search) filtered() bool { return len(s.tools)+len(s.stati)+len(s.whos) > 0 }
+
+// fewCalls is how many calls are few enough to look at the texts of each.
+var fewCalls = 2000 // a variable for tests
+
+// weigh finds out by which of its parts a query is answered sooner.
+func (s *search) weigh(ctx context.Context) error {
+	if s.match == "" || !s.filtered() {
+		return nil
+	}
+	index, column, values := s.narrowest()
+	total := 0
+	for _, v := range values {
+		where, args := s.ofValue(column, v)
+		n := 0
+		if err := s.tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM calls INDEXED BY `+index+where+` LIMIT ?)`, append(args, fewCalls+1)...).Scan(&n); err != nil {
+			return err
+		}
+		if total += n; total > fewCalls {
+			return nil
+		}
+	}
+	s.few = true
+	return nil
+}
+
+// ofValue is the condition of calls with one value of a column that pass all but the
+// text.
+func (s *search) ofValue(column string, v int64) (string, []any) {
+	where, args := ` WHERE `+column+` = ? AND trace BETWEEN ? AND ?`, []any{v, s.low, s.high}
+	for _, f := range s.filters() {
+		if f.column != column {
+			where, args = where+` AND `+f.column+` IN (`+marks(len(f.ids))+`)`, append(args, anys(f.ids)...)
+		}
+	}
+	return where, args
+}
+
+// filter is what a column of calls may be.
+type filter struct {
+	column string
+	ids    []int64
+}
+
+func (s *search) filters() []filter {
+	all := []filter{{"tool", s.tools}, {"status", s.stati}, {"who", s.whos}}
+	return slices.DeleteFunc(all, func(f filter) bool { return len(f.ids) == 0 })
+}
+
 // byCalls goes through the index of the narrowest filter, one value of it after the
 // other, each in the order of traces.
 func (s *search) byCalls(ctx context.Context, n int) ([]int64, bool, error) {
@@ -193,20 +255,8 @@ func (s *search) byCalls(ctx context.Context, n int) ([]int64, bool, error) {
 	var all []int64
 	edge, more := int64(0), false
 	for _, v := range values {
-		var args []any
-		where := []string{column + " = ?", "trace BETWEEN ? AND ?"}
-		args = append(args, v, s.low, s.high)
-		for _, f := range []struct {
-			column string
-			ids    []int64
-		}{{"tool", s.tools}, {"status", s.stati}, {"who", s.whos}} {
-			if f.column != column && len(f.ids) > 0 {
-				where = append(where, f.column+" IN ("+marks(len(f.ids))+")")
-				args = append(args, anys(f.ids)...)
-			}
-		}
-		ids, err := s.list(ctx, `SELECT DISTINCT trace FROM calls INDEXED BY `+index+` WHERE `+strings.Join(where, " AND ")+
-			` ORDER BY trace `+s.direction()+` LIMIT ?`, append(args, n)...)
+		where, args := s.ofValue(column, v)
+		ids, err := s.list(ctx, `SELECT DISTINCT trace FROM calls INDEXED BY `+index+where+` ORDER BY trace `+s.direction()+` LIMIT ?`, append(args, n)...)
 		if err != nil {
 			return nil, false, err
 		}
@@ -275,24 +325,30 @@ func anys(ids []int64) []any {
 // byText goes through the texts in the order of traces, which is that of their
 // numbers, and skips what is left of a trace that has passed.
 func (s *search) byText(ctx context.Context, n int) ([]int64, bool, error) {
-	query := `SELECT texts.rowid >> 22 FROM texts`
-	args := []any{s.match, s.low << 22, s.high<<22 | (1<<22 - 1)}
-	where := ` WHERE texts MATCH ? AND texts.rowid BETWEEN ? AND ?`
-	if len(s.tools)+len(s.stati)+len(s.whos) > 0 {
-		query += ` CROSS JOIN docs ON docs.id = texts.rowid CROSS JOIN calls ON calls.id = docs.call`
-		for _, f := range []struct {
-			column string
-			ids    []int64
-		}{{"tool", s.tools}, {"status", s.stati}, {"who", s.whos}} {
-			if len(f.ids) > 0 {
-				where += ` AND calls.` + f.column + ` IN (` + marks(len(f.ids)) + `)`
-				args = append(args, anys(f.ids)...)
-			}
-		}
-	}
 	rows := max(4*n, 256)
-	ids, err := s.list(ctx, query+where+` ORDER BY texts.rowid `+s.direction()+` LIMIT ?`, append(args, rows)...)
+	query, args := s.inTexts(s.low, s.high)
+	ids, err := s.list(ctx, query+` ORDER BY texts.rowid `+s.direction()+` LIMIT ?`, append(args, rows)...)
 	return slices.Compact(ids), len(ids) == rows, err
+}
+
+// inTexts asks for the traces with texts that pass, from one to another.
+func (s *search) inTexts(low, high int64) (string, []any) {
+	query, where := `SELECT texts.rowid >> 22 FROM texts`, ` WHERE texts MATCH ? AND texts.rowid BETWEEN ? AND ?`
+	args := []any{s.match, low << 22, high<<22 | (1<<22 - 1)}
+	if s.filtered() {
+		query += ` CROSS JOIN docs ON docs.id = texts.rowid CROSS JOIN calls ON calls.id = docs.call`
+	}
+	for _, f := range s.filters() {
+		where, args = where+` AND calls.`+f.column+` IN (`+marks(len(f.ids))+`)`, append(args, anys(f.ids)...)
+	}
+	return query + where, args
+}
+
+// says says whether a text of a trace passes.
+func (s *search) says(ctx context.Context, id int64) (bool, error) {
+	query, args := s.inTexts(id, id)
+	ids, err := s.list(ctx, query+` LIMIT 1`, args...)
+	return len(ids) > 0, err
 }
 
 // trace reads a trace; ok is false if its times do not pass.

@@ -59,6 +59,9 @@ const (
 // for one that is of another version.
 func openWriter(ctx context.Context, f folder, name string, fault func(string) error) (*writer, error) {
 	path := f.path(name)
+	if err := touch(path); err != nil {
+		return nil, err
+	}
 	db, err := connect(path, true)
 	if err != nil {
 		return nil, err
@@ -90,7 +93,7 @@ func (w *writer) begin(ctx context.Context) error {
 	if w.at, err = progressOf(ctx, w.db); err != nil {
 		return err
 	}
-	for _, query := range []string{putTrace, putTurn, putCall, putMoment, manyMoments, putDoc, putText, putUsage} {
+	for _, query := range []string{putTrace, putTurn, putCall, putMoment, manyMoments, putDoc, putText, putTextOn, putUsage} {
 		if _, err := w.prepared(ctx, query); err != nil {
 			return err
 		}

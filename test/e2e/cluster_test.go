@@ -9,14 +9,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/sluice-run/sluice/bus/jetlog/jettest"
 )
 
 // pair is two nodes that share nothing but a NATS server and a disk.
 func pair(t *testing.T, more ...string) (p *place, a, b *node, url string) {
 	t.Helper()
-	url = jettest.Start(t).URL()
+	url = newKeeper(t).URL()
 	p = newPlace(t)
 	return p, p.join(url, more...), p.join(url, more...), url
 }
@@ -177,7 +175,7 @@ func TestOneProbeInTheWholeCluster(t *testing.T) {
 // and comes back.
 func TestALostServerIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := jettest.Start(t)
+	s := newKeeper(t)
 	p := newPlace(t)
 	n := p.join(s.URL())
 	v := n.submit(turn{Trace: "lost", Turn: "t", Calls: []call{charge("lost", 1, "stall_ms", 300), {Tool: "sleep", Args: args{"ms": 50}}, charge("found", 1)}})

@@ -68,6 +68,7 @@ func newCluster(t *testing.T, cfg cluster.Config) *three {
 			out.showLogs()
 		}
 	})
+	alsoReplayed(t, c.URL())
 	return out
 }
 

@@ -26,7 +26,7 @@ type crew struct {
 // muster starts a NATS server and nodes on it.
 func muster(t *testing.T, nodes int, flags ...string) *crew {
 	t.Helper()
-	c := &crew{place: newPlace(t), nats: jettest.Start(t), flags: flags}
+	c := &crew{place: newPlace(t), nats: newKeeper(t), flags: flags}
 	for range nodes {
 		c.add()
 	}

@@ -116,9 +116,10 @@ func killOne(t *testing.T, name string, table *killTable) {
 	switch name {
 	case "embedded":
 	case "R1":
-		k.nats = jettest.Start(t).URL()
+		k.nats = newKeeper(t).URL()
 	case "R3":
 		k.nats, k.more = jettest.StartCluster(t).URL(), []string{"--replicas", "3"}
+		alsoReplayed(t, k.nats)
 	default:
 		t.Fatalf("-kill.on: there is no keeper %q", name)
 	}

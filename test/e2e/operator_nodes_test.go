@@ -13,8 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/sluice-run/sluice/bus/jetlog/jettest"
 )
 
 // crewView is what sluice-node nodes --json says, by the documentation.
@@ -242,7 +240,7 @@ func ackWait(t *testing.T, url string) time.Duration {
 // TestNodesThatDifferSaySo: each of them. The queue goes by the one that came last.
 func TestNodesThatDifferSaySo(t *testing.T) {
 	t.Parallel()
-	url := jettest.Start(t).URL()
+	url := newKeeper(t).URL()
 	p := newPlace(t)
 	a := p.join(url, "--name", "a")
 	poll(t, "the queue has the first one's", func() bool { return ackWait(t, url) == 15*time.Second })

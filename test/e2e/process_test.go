@@ -146,6 +146,7 @@ func (p *process) wait(t *testing.T) int {
 type place struct {
 	t                  *testing.T
 	data, work, ledger string
+	provoked           []string // what the test breaks in its log on purpose, as verify names it
 }
 
 func newPlace(t *testing.T) *place {
@@ -158,6 +159,7 @@ func newPlace(t *testing.T) *place {
 	if err := os.Mkdir(p.work, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	p.afterwards()
 	return p
 }
 

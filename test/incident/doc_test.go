@@ -11,7 +11,10 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the commands print into the pages, and the pictures")
+var (
+	rewrite = flag.Bool("rewrite", false, "write what the commands print into the pages, and the pictures")
+	built   = flag.String("bin", "", "folder with a sluice-replay that is built already; left out: it is built")
+)
 
 // root is where the commands of the pages are typed.
 const root = "../.."
@@ -27,10 +30,7 @@ const pictures = "docs/pictures"
 // TestPages runs every command of the pages, and holds what it prints against what
 // stands there; a picture that a page makes is the one that it shows.
 func TestPages(t *testing.T) {
-	bin, out := t.TempDir(), t.TempDir()
-	if b, err := exec.Command("go", "build", "-o", filepath.Join(bin, "sluice-replay"), root+"/cmd/replay").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, b)
-	}
+	bin, out := program(t), t.TempDir()
 	for _, page := range pages {
 		t.Run(page, func(t *testing.T) {
 			path := filepath.Join(root, page)
@@ -51,6 +51,23 @@ func TestPages(t *testing.T) {
 		})
 	}
 	keep(t, out)
+}
+
+// program is the folder of the program under test.
+func program(t *testing.T) string {
+	t.Helper()
+	if *built != "" {
+		path, err := filepath.Abs(*built)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	bin := t.TempDir()
+	if b, err := exec.Command("go", "build", "-o", filepath.Join(bin, "sluice-replay"), root+"/cmd/replay").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, b)
+	}
+	return bin
 }
 
 // compare says where a page and what its commands print begin to differ.

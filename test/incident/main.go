@@ -40,7 +40,7 @@ func main() {
 }
 
 // patience is how long anything may take that has to come about by itself.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // shop is the place where it happens.
 type shop struct {

@@ -84,12 +84,9 @@ type Difference struct {
 // String is the difference in a line, as it was written: with whatever characters
 // strangers have put into the log.
 func (d *Difference) String() string {
-	where := "the turn"
-	if d.Call != events.TurnEvent {
-		where = fmt.Sprintf("call %d", d.Call)
-	}
+	where := whose(d.Call)
 	s := fmt.Sprintf("diverged at event %d (%s), %s: recorded %s, would decide %s", d.Event, d.Position, where, orNothing(d.Recorded), orNothing(d.Decided))
-	if d.Field != "" {
+	if d.Field != "" && d.Recorded == d.Decided {
 		s = fmt.Sprintf("diverged at event %d (%s), %s: %s with %s %s, would decide %s", d.Event, d.Position, where, d.Recorded, d.Field, d.Was, d.Would)
 	}
 	if d.Why != "" {
@@ -109,13 +106,14 @@ func orNothing(s string) string {
 const (
 	StopNewer    = "newer"    // an event of a newer release
 	StopBroken   = "broken"   // the history is not one that any release writes
+	StopGap      = "gap"      // an event before it is missing
 	StopHeadless = "headless" // its beginning is not in the log
 )
 
 // Stop is where deciding ended before the turn's history did.
 type Stop struct {
 	Position events.Position // of the first event that was not decided
-	Kind     string          // StopNewer, StopBroken or StopHeadless
+	Kind     string          // one of the above
 	Why      string
 }
 

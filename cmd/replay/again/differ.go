@@ -148,7 +148,7 @@ func (w *walker) field(recorded, decided events.Record) (path, was, would string
 		return "", "", ""
 	}
 	if recorded.Call != decided.Call {
-		return "call", placeOf(recorded.Call), placeOf(decided.Call)
+		return "call", whose(recorded.Call), whose(decided.Call)
 	}
 	if recorded.Seq != decided.Seq {
 		return "sequence", strconv.Itoa(int(recorded.Seq)), strconv.Itoa(int(decided.Seq))
@@ -159,13 +159,6 @@ func (w *walker) field(recorded, decided events.Record) (path, was, would string
 		return "", "", ""
 	}
 	return apart("", a, b)
-}
-
-func placeOf(call int) string {
-	if call == events.TurnEvent {
-		return "the turn"
-	}
-	return strconv.Itoa(call)
 }
 
 // tree is an event as JSON, with exact numbers.

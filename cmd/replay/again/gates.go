@@ -95,7 +95,7 @@ func (w *walker) judge(e entry, c *lifecycle.Call) []candidate {
 	for _, r := range ways {
 		for _, j := range asked {
 			out = append(out, candidate{asked: j, cmd: func(now time.Time) lifecycle.Command {
-				f, v := j.over(r)
+				f, v := j.over(r, c.Hash)
 				return lifecycle.Judge{
 					Call: e.Call, Findings: findings(lifecycle.PlanGates, f), Verdict: v, Asks: r.text, Operands: r.operands,
 					Expire: until(now, r.expires),
@@ -144,7 +144,7 @@ func (w *walker) begin(e entry, c *lifecycle.Call) []candidate {
 		}
 		for _, j := range asked {
 			out = append(out, candidate{asked: j, cmd: func(time.Time) lifecycle.Command {
-				f, v := j.over(r)
+				f, v := j.over(r, c.Hash)
 				return lifecycle.Begin{
 					Call: e.Call, Findings: findings(lifecycle.StartGates, f), Verdict: v, Asks: r.text, Operands: r.operands,
 				}

@@ -75,7 +75,7 @@ func (s *Survey) changed(from Ruling, j *judgement, tool string, ex Example) {
 	switch {
 	case j.faulted:
 		s.sum.Broken++
-	case from == to:
+	case from == to, from == Ran && to == Allowed:
 		s.sum.Same++
 		return
 	case s.sel.To != nil && !slices.Contains(s.sel.To, to):
@@ -100,7 +100,7 @@ func (s *Survey) choose(x subject, from Ruling) *judgement {
 	all := s.conf.judgeAll(s.conf.Policy, x)
 	best := all[len(all)-1]
 	for _, j := range all {
-		if j.unjudged == "" && j.ruling() == from {
+		if j.unjudged == "" && (j.ruling() == from || from == Ran && j.ruling() == Allowed) {
 			best = j
 			break
 		}

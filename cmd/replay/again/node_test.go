@@ -158,17 +158,6 @@ func (h *house) until(key events.TurnKey, ok func(lifecycle.Turn) bool) {
 
 func ended(t lifecycle.Turn) bool { return t.Ended != nil }
 
-func asked(n int) func(lifecycle.Turn) bool {
-	return func(t lifecycle.Turn) bool {
-		for _, c := range t.Calls {
-			if c.Phase == lifecycle.PhaseAsking {
-				n--
-			}
-		}
-		return n <= 0
-	}
-}
-
 var ann = events.Principal{ID: "ann", Kind: "person"}
 
 // day is a bit of everything that one node can do.
@@ -199,7 +188,7 @@ func day(t *testing.T) *house {
 	people := h.run("w3", events.TurnSubmitted{CanAsk: true, Calls: []events.RawCall{
 		raw("approve_me", `{"v":1}`), raw("Bash", `{"command":"cp a.txt e.txt"}`), raw("approve_me", `{"v":2}`), raw("Bash", `{"command":"mv a.txt f.txt"}`),
 	}})
-	h.until(people, asked(4))
+	h.until(people, func(t lifecycle.Turn) bool { return t.Parked != nil && len(t.Parked.Waiting) == 4 })
 	h.say(people, lifecycle.Approve{Call: 0, By: ann})
 	h.say(people, lifecycle.Approve{Call: 1, By: ann, Scope: events.ScopeSession})
 	h.say(people, lifecycle.Reject{Call: 2, By: ann, Note: "not today"})
@@ -217,10 +206,17 @@ func day(t *testing.T) *house {
 	return h
 }
 
-// TestARealNodesLogsAreDecidedTheSame: whatever a node has done, today's deciders and
-// the policy that it had decide every event again as it is.
-func TestARealNodesLogsAreDecidedTheSame(t *testing.T) {
+// TestARealNodesLog is what is found of all that a node has done.
+func TestARealNodesLog(t *testing.T) {
 	h := day(t)
+	t.Run("is_decided_the_same", func(t *testing.T) { decidedTheSame(t, h) })
+	t.Run("differs_by_another_policy", func(t *testing.T) { differsByAnotherPolicy(t, h) })
+	t.Run("is_surveyed", func(t *testing.T) { surveyed(t, h) })
+}
+
+// decidedTheSame: today's deciders, and the policy that the node had, decide every event
+// again as it is.
+func decidedTheSame(t *testing.T, h *house) {
 	kinds := map[events.Kind]bool{}
 	off := false
 	for _, k := range h.keys {
@@ -269,8 +265,7 @@ func noCharge(tool string) policy.Authorizer {
 	}})
 }
 
-func TestAPolicysFirstDifferenceIsNamed(t *testing.T) {
-	h := day(t)
+func differsByAnotherPolicy(t *testing.T, h *house) {
 	var found []string
 	for _, k := range h.keys {
 		if d := again.Turn(k, h.load(k), again.Config{Policy: noCharge("charge")}).Difference; d != nil {

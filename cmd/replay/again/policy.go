@@ -21,6 +21,8 @@ type judgement struct {
 	network  bool   // it holds only where the network is, or is not, allowed
 	assumed  bool   // network was not said by anybody
 	canAsk   bool   // somebody can be asked
+	lists    bool   // the operator's allowlists are known
+	op       events.Operation
 	tier     events.Tier
 }
 
@@ -63,10 +65,12 @@ func (s Settings) request(x subject) (r policy.Request, why string) {
 	}
 	r.Args = args.JSON
 	switch read := readings[x.tool]; {
-	case x.verdict != nil && x.verdict.Tier != "":
+	case x.verdict != nil && x.verdict.Tier != "" && !inPart(x.verdict.Operation):
 		r.Op, r.Tier = x.verdict.Operation, x.verdict.Tier
 	case read != nil:
 		r.Op, r.Tier = read(r.Args)
+	case x.verdict != nil && x.verdict.Tier != "":
+		return r, "what it would do was recorded only in part, since it was too much"
 	default:
 		tier, ok := s.Tiers[x.tool]
 		if !ok {
@@ -80,6 +84,14 @@ func (s Settings) request(x subject) (r policy.Request, why string) {
 	return r, ""
 }
 
+// inPart says whether a node has left something out of an operation that it recorded:
+// what is long is cut, and of many names the first are kept.
+func inPart(op events.Operation) bool {
+	return slices.ContainsFunc(slices.Concat(op.Paths, op.Hosts, op.Commands), func(s string) bool {
+		return strings.Contains(s, "… [") && strings.HasSuffix(s, " bytes more]") || strings.HasPrefix(s, "… and ") && strings.HasSuffix(s, " more")
+	})
+}
+
 // judge asks the gates that need no state. The allowlists are asked also of a call of
 // which why says that nothing else is known.
 func judge(p policy.Authorizer, r policy.Request, why string) *judgement {
@@ -91,7 +103,7 @@ func judge(p policy.Authorizer, r policy.Request, why string) *judgement {
 		v, gate = p.Authorize(r), lifecycle.GateAuthorize
 	}
 	j := &judgement{
-		policies: v.Policies, version: cmp.Or(v.Version, p.Version()), network: r.Network, canAsk: r.CanAsk, tier: r.Tier,
+		policies: v.Policies, version: cmp.Or(v.Version, p.Version()), network: r.Network, canAsk: r.CanAsk, op: r.Op, tier: r.Tier,
 		finding: lifecycle.Finding{Gate: gate, Code: v.Code, Reason: v.Reason, Path: v.Path, Policies: v.Policies, Policy: v.Version},
 	}
 	if f, ok := p.(Faulter); ok && gate == lifecycle.GateAuthorize {
@@ -113,11 +125,13 @@ func (s Settings) judgeAll(p policy.Authorizer, x subject) []*judgement {
 	r, why := s.request(x)
 	r.Network = s.Network != nil && *s.Network
 	first := judge(p, r, why)
+	first.lists = s.Allow != nil
 	if s.Network != nil {
 		return []*judgement{first}
 	}
 	r.Network = true
 	second := judge(p, r, why)
+	second.lists = s.Allow != nil
 	if first.finding.Ruling == second.finding.Ruling && first.finding.Reason == second.finding.Reason && slices.Equal(first.policies, second.policies) {
 		return []*judgement{first}
 	}
@@ -146,19 +160,28 @@ func (w *walker) ask(e entry, c *lifecycle.Call) []*judgement {
 }
 
 // over is what the gates find now, and with what verdict: the policy's word instead of
-// the recorded one, behind the gates that stand before it.
-func (j *judgement) over(r ruled) (lifecycle.Finding, events.Verdict) {
-	if j == nil || j.unjudged != "" || before(r.finding.Gate, lifecycle.GateAllow) {
+// the recorded one, behind the gates that stand before it. hash is that of the call's
+// arguments.
+func (j *judgement) over(r ruled, hash string) (lifecycle.Finding, events.Verdict) {
+	if j == nil || j.unjudged != "" || before(r.finding.Gate, lifecycle.GateAllow) || j.unlisted(r.finding) {
 		return r.finding, r.verdict
 	}
-	if v := &r.verdict; v.Tier != "" || v.Hash != "" {
-		v.Policies, v.Policy = j.policies, j.version
+	v := r.verdict
+	if v.Hash == "" { // it was denied then: what it may do now is what is asked about
+		v = events.Verdict{Hash: hash, Operation: j.op, Tier: j.tier}
 	}
-	stands := r.finding.Ruling == lifecycle.Deny && r.finding.Gate != lifecycle.GateAuthorize
+	v.Policies, v.Policy = j.policies, j.version
+	stands := r.finding.Ruling == lifecycle.Deny && r.finding.Gate != lifecycle.GateAuthorize && r.finding.Gate != lifecycle.GateAllow
 	if stands && (j.finding.Ruling != lifecycle.Deny || before(r.finding.Gate, j.finding.Gate)) {
-		return r.finding, r.verdict
+		return r.finding, v
 	}
-	return j.finding, r.verdict
+	return j.finding, v
+}
+
+// unlisted says that an allowlist of the operator's had refused the call, and that those
+// are not known.
+func (j *judgement) unlisted(f lifecycle.Finding) bool {
+	return f.Gate == lifecycle.GateAllow && f.Ruling == lifecycle.Deny && !j.lists && !(j.finding.Gate == f.Gate && j.finding.Ruling == lifecycle.Deny)
 }
 
 // before says whether a gate stands before another among those of a plan.
@@ -189,6 +212,10 @@ func (j *judgement) compare(w *walker, e entry, decided events.Record) {
 	}
 	if j.unjudged != "" {
 		w.note(e, NoteUnjudged, "the policy cannot be asked, and its recorded word is taken: %s", j.unjudged)
+		return
+	}
+	if d, ok := e.Event.(*events.Denied); ok && j.unlisted(deniedAs(d)) {
+		w.note(e, NoteUnjudged, "an allowlist of the operator's had refused it, and those are not in the log: its recorded word is taken")
 		return
 	}
 	if j.assumed {

@@ -34,9 +34,12 @@ func (w *walker) propose() []candidate {
 // abandoned is the turn's abandonment, if it is among the events that may belong to
 // the next decision.
 func (w *walker) abandoned() *events.TurnAbandoned {
-	for _, e := range w.all[w.i:w.all[w.i].end] {
-		if a, ok := e.Event.(*events.TurnAbandoned); ok {
-			return a
+	for _, i := range w.ends {
+		if a, ok := w.all[i].Event.(*events.TurnAbandoned); ok && i >= w.i {
+			if i < w.all[w.i].end {
+				return a
+			}
+			return nil
 		}
 	}
 	return nil

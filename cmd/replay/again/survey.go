@@ -18,10 +18,10 @@ type Ruling string
 
 // The rulings.
 const (
-	Allowed   Ruling = "allowed"
-	Asked     Ruling = "asked"     // a person is asked
-	Denied    Ruling = "denied"    // also where a person would have to be asked and nobody can be
-	Undecided Ruling = "undecided" // by no policy: imported
+	Allowed Ruling = "allowed"
+	Asked   Ruling = "asked"  // a person is asked
+	Denied  Ruling = "denied" // also where a person would have to be asked and nobody can be
+	Ran     Ruling = "ran"    // imported: it ran elsewhere, by nobody's decision that is known; to allow it changes nothing
 )
 
 // Selection says which calls a survey is about. The zero value is all of them.
@@ -196,7 +196,7 @@ func (s *Survey) begin(key events.TurnKey, sub *events.TurnSubmitted, pos events
 	s.size += p.size
 	if sub.Verbatim() {
 		for i := range p.calls {
-			s.judge(key, p, i, decided{from: Undecided, known: true, pos: pos, at: at})
+			s.judge(key, p, i, decided{from: Ran, known: true, pos: pos, at: at})
 		}
 	}
 	if p.left == 0 {

@@ -72,8 +72,7 @@ func groupsOf(s again.Summary) string {
 	return strings.Join(out, "\n")
 }
 
-func TestSurveyOfARealNodesLog(t *testing.T) {
-	h := day(t)
+func surveyed(t *testing.T, h *house) {
 	log := h.all()
 	conf := again.Config{Policy: policy.Default(), Settings: again.Settings{Body: h.body, Workspace: h.dir}}
 	s := survey(conf, again.Selection{}, log...)
@@ -141,7 +140,8 @@ func simple(n int, calls ...events.RawCall) []bus.Stored {
 }
 
 func TestGroupsAreBounded(t *testing.T) {
-	s := again.NewSurvey(again.Config{Policy: shut{}}, again.Selection{})
+	off := false
+	s := again.NewSurvey(again.Config{Policy: shut{}, Settings: again.Settings{Network: &off}}, again.Selection{})
 	const n = 100_000
 	for i := range n {
 		for _, c := range simple(i, raw(fmt.Sprint("tool", i%3000), fmt.Sprintf(`{"v":%d}`, i))) {

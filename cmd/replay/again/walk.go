@@ -3,6 +3,7 @@ package again
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ type walker struct {
 	single bool // every event of an owner is a commit of its own: a decision may end behind any of them
 	i      int  // of the next entry
 	t      lifecycle.Turn
+	ends   []int // where the turn is abandoned, as often as that is recorded
 	report Report
 }
 
@@ -45,6 +47,9 @@ func newWalker(key events.TurnKey, commits []bus.Stored, c Config) *walker {
 	w.single = !slices.ContainsFunc(commits, func(s bus.Stored) bool { return s.Commit.By.Boot != "" && len(s.Commit.Records) != 1 })
 	for _, s := range commits {
 		for i, r := range s.Commit.Records {
+			if r.Event.Kind() == events.KindTurnAbandoned {
+				w.ends = append(w.ends, len(w.all))
+			}
 			w.all = append(w.all, entry{Record: r, pos: s.Position(i), at: s.Commit.At, by: s.Commit.By})
 		}
 	}
@@ -99,10 +104,15 @@ func (w *walker) run() {
 	} else if s.Imported != "" {
 		w.all[0].Event = unmarked(s)
 	}
-	for w.i < len(w.all) && w.report.Difference == nil {
+	for w.i < len(w.all) && w.report.Difference == nil && w.report.Stopped == nil {
 		e := w.all[w.i]
 		if f, ok := e.Event.(events.Foreign); ok {
 			w.stop(StopNewer, fmt.Sprintf("%s version %d is of a newer release: what stands from here on cannot be decided by this one", f.Name, f.Version))
+			return
+		}
+		if e.Seq > w.next(e.Call) {
+			why, _ := w.gap()
+			w.stop(StopGap, why)
 			return
 		}
 		if w.t.Broken != "" {
@@ -113,8 +123,39 @@ func (w *walker) run() {
 	}
 }
 
+// gap finds an event that was in the log once: the next one of its call, or of the turn,
+// has a later number.
+func (w *walker) gap() (why string, ok bool) {
+	seen := make(map[int]bool)
+	for _, e := range w.all[w.i:] {
+		if seq := w.next(e.Call); !seen[e.Call] && e.Seq > seq {
+			return fmt.Sprintf("event %d of %s is not in the log: what stands behind it cannot be decided", seq, whose(e.Call)), true
+		}
+		seen[e.Call] = true
+	}
+	return "", false
+}
+
+// next is the number that the next event of a call, or of the turn, must have.
+func (w *walker) next(call int) uint32 {
+	if call == events.TurnEvent {
+		return w.t.Seq + 1
+	}
+	if c := w.t.Call(call); c != nil {
+		return c.Seq + 1
+	}
+	return math.MaxUint32 // it is not in the submission
+}
+
+func whose(call int) string {
+	if call == events.TurnEvent {
+		return "the turn"
+	}
+	return fmt.Sprintf("call %d", call)
+}
+
 func (w *walker) stop(kind, why string) {
-	w.report.Stopped = &Stop{Position: w.all[w.i].pos, Kind: kind, Why: why}
+	w.report.Stopped = &Stop{Position: w.all[min(w.i, len(w.all)-1)].pos, Kind: kind, Why: why}
 }
 
 func (w *walker) note(e entry, kind, format string, args ...any) {
@@ -341,12 +382,17 @@ func given(k events.Kind) bool {
 // differs reports the first difference. t is nil where no command leads to an event
 // like the recorded one.
 func (w *walker) differs(t *try) {
-	at := w.i
+	at, from := w.i, w.all[w.i]
 	if t != nil {
 		at += t.n
+		w.take(t.n)
 	}
-	d := &Difference{Call: w.all[w.i].Call}
-	if at < w.all[w.i].end {
+	if why, gap := w.gap(); gap {
+		w.stop(StopGap, why)
+		return
+	}
+	d := &Difference{Call: from.Call}
+	if at < from.end {
 		e := w.all[at]
 		d.Position, d.Event, d.Call, d.Recorded = e.pos, at+1, e.Call, describe(e.Event)
 	} else {

@@ -16,6 +16,25 @@ type Bodies interface {
 	ReadBodies(ctx context.Context, from events.Position, f bus.Filter, yield func(at events.Position, turn events.TurnKey, body []byte) error) error
 }
 
+// ReadOn is ReadBodies of what may be damaged: what is lost is told, and the reading
+// goes on behind it.
+func ReadOn(ctx context.Context, from Bodies, at events.Position, f bus.Filter, lost func(error), yield func(at events.Position, turn events.TurnKey, body []byte) error) error {
+	for {
+		err := from.ReadBodies(ctx, at, f, yield)
+		var bad *bus.Unreadable
+		switch {
+		case errors.As(err, &bad):
+			lost(bad.Err)
+			at = events.Position{Generation: max(at.Generation, 1), Seq: bad.Seq + 1}
+		case errors.Is(err, ErrDamaged):
+			lost(err)
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
 // Span says which commits of a trace are exported: those from First up to Last.
 type Span struct {
 	Trace       string
@@ -27,7 +46,10 @@ type Export struct {
 	From   Bodies
 	Blobs  bus.Blobs
 	Redact *Redactor // nil: nothing is replaced
-	Held   int       // bytes of commits that may wait for their trace's turn; 0 means 64 MiB
+	// Lost is told of what cannot be read and is left out, perhaps more than once; nil:
+	// nobody is.
+	Lost func(error)
+	Held int // bytes of commits that may wait for their trace's turn; 0 means 64 MiB
 }
 
 // errEnough ends a reading whose caller has what it wants.
@@ -53,12 +75,18 @@ func (e *Export) Run(ctx context.Context, w *Writer, spans []Span) error {
 	return nil
 }
 
+func (e *Export) lost(err error) {
+	if e.Lost != nil {
+		e.Lost(err)
+	}
+}
+
 // alone reads a trace by itself.
 func (e *Export) alone(ctx context.Context, w *Writer, s Span) error {
 	if err := w.Begin(s.Trace); err != nil {
 		return err
 	}
-	err := e.From.ReadBodies(ctx, s.First, bus.Filter{Trace: s.Trace}, func(at events.Position, turn events.TurnKey, body []byte) error {
+	err := ReadOn(ctx, e.From, s.First, bus.Filter{Trace: s.Trace}, e.lost, func(at events.Position, turn events.TurnKey, body []byte) error {
 		if at.Seq > s.Last.Seq {
 			return errEnough
 		}
@@ -119,7 +147,7 @@ func (e *Export) gather(ctx context.Context, w *Writer, spans []Span) error {
 		g.piles[s.Trace] = &pile{span: s}
 		last = max(last, s.Last.Seq)
 	}
-	err := e.From.ReadBodies(ctx, spans[0].First, bus.Filter{}, func(at events.Position, turn events.TurnKey, body []byte) error {
+	err := ReadOn(ctx, e.From, spans[0].First, bus.Filter{}, e.lost, func(at events.Position, turn events.TurnKey, body []byte) error {
 		if at.Seq > last || g.next == len(spans) {
 			return errEnough
 		}

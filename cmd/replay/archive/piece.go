@@ -162,6 +162,13 @@ func newPacker() (*packer, error) {
 
 func (p *packer) pack(raw []byte) []byte { return p.enc.EncodeAll(raw, nil) }
 
+// sized is a head with what it says of its frame.
+func sized(h head, raw, frame []byte) head {
+	sum := sha256.Sum256(frame)
+	h.Packed, h.Raw, h.Sum = int64(len(frame)), int64(len(raw)), sum[:]
+	return h
+}
+
 // decoder opens frames, for all readers: it costs more to make than to use. It holds no
 // goroutine, and may be used from many.
 var decoder = sync.OnceValues(func() (*zstd.Decoder, error) {

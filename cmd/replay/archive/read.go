@@ -89,6 +89,7 @@ type merge struct {
 	from  uint64  // sequence
 	walk  *walker // to the traces that were not opened yet; nil: there are none
 	ahead *piece  // the first piece of the next one
+	at    uint64  // sequence of the last commit that was given
 	last  uint64  // sequence of the first commit of the trace that was opened last
 	open  streams
 	held  int // bytes of the streams' blocks
@@ -134,6 +135,10 @@ func (m *merge) next(ctx context.Context) (Commit, error) {
 		c = s.commit()
 	}
 	bad, seq := s.bad, s.seq
+	if seq < m.at {
+		return Commit{}, fmt.Errorf("%w: sequence %d of trace %s comes behind %d", ErrHostile, seq, s.trace, m.at)
+	}
+	m.at = seq
 	if err := m.step(ctx, s); err != nil {
 		return Commit{}, err
 	}

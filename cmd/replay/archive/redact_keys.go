@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -27,24 +29,84 @@ func plain(v any) ([]byte, error) {
 }
 
 // scrub replaces the values of the members in a text, whether it is JSON or only has
-// some in it, and every value that was replaced before in the same trace.
-func (r *Redactor) scrub(s string) string {
-	if t := strings.TrimSpace(s); (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) && json.Valid([]byte(s)) {
-		return string(r.json([]byte(s), 0))
-	}
-	s = loose.ReplaceAllStringFunc(s, func(m string) string {
-		parts := loose.FindStringSubmatch(m)
-		if !r.names[strings.ToLower(parts[2])] {
-			return m
+// some in it, and every value that was replaced before in the same trace. A part that is
+// no JSON, and names a member as JSON would, is replaced as a whole: it may be cut off
+// amid the value.
+func (r *Redactor) scrub(s string) string { return r.scrubAt(s, 0) }
+
+func (r *Redactor) scrubAt(s string, depth int) string {
+	var out strings.Builder
+	work := 16*len(s) + 1<<20 // bytes that may be tried in vain
+	from := 0
+	for at := 0; at < len(s) && work > 0; {
+		i := strings.IndexAny(s[at:], "{[")
+		if i < 0 {
+			break
 		}
-		return parts[1] + string(r.member([]byte(parts[3])))
-	})
+		at += i
+		var v json.RawMessage
+		dec := json.NewDecoder(strings.NewReader(s[at:]))
+		err := dec.Decode(&v)
+		if err != nil {
+			n := broken(err, len(s)-at)
+			if strings.ContainsAny(s[at:at+n], `"'`) {
+				break // it may have named a member whose value follows
+			}
+			work -= 512 + n
+			at++
+			continue
+		}
+		out.WriteString(r.rest(s[from:at]))
+		out.Write(r.json(v, depth))
+		at += len(v)
+		from = at
+	}
+	out.WriteString(r.rest(s[from:]))
+	return out.String()
+}
+
+// broken is behind how many of n bytes it showed that they are no JSON.
+func broken(err error, n int) int {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return min(int(syntax.Offset), n)
+	}
+	return n
+}
+
+// rest is what is no JSON.
+func (r *Redactor) rest(s string) string {
+	if r.mentions(s) {
+		return r.text(s)
+	}
 	return r.echo(s)
 }
 
-// loose finds members in what is no JSON as a whole: cut off, several documents, or in a
-// sentence.
-var loose = regexp.MustCompile(`("([^"\\]{1,256})"\s*:\s*)("(?:[^"\\]|\\.)*(?:"|$)|[^\s",}\]{\[]+)`)
+// mentions says whether a text names a member in quotes, however they are escaped.
+func (r *Redactor) mentions(s string) bool {
+	if !strings.ContainsAny(s, `"'`) {
+		return false
+	}
+	plain := strings.ToLower(escaped.ReplaceAllStringFunc(s, func(e string) string {
+		n, err := strconv.ParseUint(e[len(e)-4:], 16, 16)
+		if err != nil {
+			return e
+		}
+		return string(rune(n))
+	}))
+	plain = strings.ReplaceAll(plain, `\`, "")
+	for name := range r.names {
+		for _, quote := range []string{`"`, `'`} {
+			if strings.Contains(plain, quote+name+quote) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// escaped is a rune as JSON may write it, also in JSON in a string of JSON.
+var escaped = regexp.MustCompile(`\\+u[0-9a-fA-F]{4}`)
 
 // echo replaces the values that are known in a text.
 func (r *Redactor) echo(s string) string {
@@ -94,16 +156,21 @@ func (r *Redactor) json(raw []byte, depth int) []byte {
 	if json.Unmarshal(t, &s) != nil {
 		return raw
 	}
-	var out string
+	if out := r.nestedText(s, depth); out != s {
+		return quoted(out)
+	}
+	return raw
+}
+
+// nestedText is a string in JSON, which may be JSON again.
+func (r *Redactor) nestedText(s string, depth int) string {
 	if in := strings.TrimSpace(s); (strings.HasPrefix(in, "{") || strings.HasPrefix(in, "[")) && json.Valid([]byte(s)) {
-		out = string(r.json([]byte(s), depth+1))
-	} else {
-		out = r.scrub(s)
+		return string(r.json([]byte(s), depth+1))
 	}
-	if out == s {
-		return raw
+	if depth > 8 { // of strings in strings, each of which is looked through
+		return r.rest(s)
 	}
-	return quoted(out)
+	return r.scrubAt(s, depth+1)
 }
 
 // nested is json of an object or a list.

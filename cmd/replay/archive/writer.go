@@ -104,8 +104,7 @@ func (w *Writer) write(h head, raw []byte, size int) error {
 	var frame []byte
 	if len(raw) > 0 {
 		frame = w.pack.pack(raw)
-		sum := sha256.Sum256(frame)
-		h.Packed, h.Raw, h.Sum = int64(len(frame)), int64(len(raw)), sum[:]
+		h = sized(h, raw, frame)
 	}
 	b, err := encodeHead(h, size)
 	if err != nil {

@@ -16,10 +16,13 @@ import (
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
-// Bounds of one cell, in steps and in time on its own clock.
+// Bounds of one cell: in steps, for the turn and for each of its calls, in time on its
+// own clock, and in what is said of one that goes wrong.
 const (
-	mostSteps = 60_000
-	mostTime  = 48 * time.Hour
+	mostSteps     = 10_000
+	mostCallSteps = 2_000
+	mostTime      = 48 * time.Hour
+	mostErrs      = 16
 )
 
 // began is where every cell's clock begins. It is finer than what is stored, so that
@@ -132,8 +135,11 @@ func (c *cell) play() {
 	c.submit()
 	until := began.Add(mostTime)
 	for steps := 0; ; steps++ {
-		if steps == mostSteps || c.w.Now().After(until) {
+		if steps == mostSteps+mostCallSteps*len(c.s.calls) || c.w.Now().After(until) {
 			c.fail(lawEnd, events.TurnEvent, "it does not come to an end: %s", c.standing())
+			return
+		}
+		if len(c.errs) == mostErrs {
 			return
 		}
 		if c.w.Step() {
@@ -223,7 +229,7 @@ func (c *cell) tell(format string, args ...any) {
 
 func (c *cell) fail(law string, call int, format string, args ...any) {
 	f := Failure{Law: law, Call: call, Why: fmt.Sprintf(format, args...)}
-	if !slices.Contains(c.errs, f) {
+	if len(c.errs) < mostErrs && !slices.Contains(c.errs, f) {
 		c.errs = append(c.errs, f)
 		c.tell("FAILED: %s", f)
 	}

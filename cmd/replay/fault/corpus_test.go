@@ -1,104 +1,195 @@
 package fault
 
 import (
-	"strings"
+	"bytes"
+	"flag"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway/codec"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/test/corpus"
+	"github.com/sluice-run/sluice/test/data"
 )
 
-func TestCorpus(t *testing.T) {
-	for _, name := range []string{"ends", "owners", "people", "imported"} {
-		l, err := corpus.Read("v1", name)
+var (
+	conversations = flag.Int("fault.conversations", 2, "how many of the recorded airline conversations faults are put into")
+	roundsFlag    = flag.Int("fault.rounds", 120, "how many rounds with several faults are played")
+	seedFlag      = flag.Uint64("fault.seed", 1, "the seed of the first round")
+)
+
+// corpusTraces are the traces of a log of the first release.
+func corpusTraces(t testing.TB, name string) []Trace {
+	t.Helper()
+	l, err := corpus.Read("v1", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits, err := l.Commits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []Trace
+	at := make(map[string]int)
+	for i, c := range commits {
+		n, ok := at[c.Turn.Trace]
+		if !ok {
+			n = len(out)
+			at[c.Turn.Trace] = n
+			out = append(out, Trace{Name: c.Turn.Trace})
+		}
+		out[n].Commits = append(out[n].Commits, bus.Stored{Generation: 1, Seq: uint64(i + 1), Commit: c})
+	}
+	return out
+}
+
+// recordings are the first traces of a file of recorded conversations, imported.
+func recordings(t testing.TB, name string, most int) []Trace {
+	t.Helper()
+	text, err := data.Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []Trace
+	seq := uint64(0)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for rec, err := range codec.Transcripts(bytes.NewReader(text)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		commits, err := l.Commits()
-		if err != nil {
-			t.Fatal(err)
-		}
-		byTrace := map[string]*Trace{}
-		var order []string
-		for i, c := range commits {
-			if byTrace[c.Turn.Trace] == nil {
-				byTrace[c.Turn.Trace] = &Trace{Name: c.Turn.Trace, Turn: func(k events.TurnKey) ([]events.Commit, error) {
-					var out []events.Commit
-					for _, c := range commits {
-						if c.Turn == k {
-							out = append(out, c)
-						}
-					}
-					return out, nil
-				}}
-				order = append(order, c.Turn.Trace)
-			}
-			tr := byTrace[c.Turn.Trace]
-			tr.Commits = append(tr.Commits, bus.Stored{Generation: 1, Seq: uint64(i + 1), Commit: c})
-		}
-		for _, n := range order {
-			scripts, not := Build(*byTrace[n], Options{})
-			for _, x := range not {
-				t.Log(name, n, "unplayable", x)
-			}
-			p, err := Runner{Workers: 1, Story: true}.Plan(t.Context(), scripts)
+		tr := Trace{Name: rec.Trace}
+		for _, turn := range rec.Turns {
+			key := events.TurnKey{Trace: rec.Trace, Turn: turn.Turn}
+			records, err := lifecycle.Import(key, events.TurnSubmitted{
+				Principal: events.Principal{ID: "import", Kind: "service"}, Calls: turn.Calls, Format: string(rec.Format), Imported: name,
+			}, turn.Results(), at)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, turn := range p.Turns {
-				t.Log(name, turn.Script.Key, "notes", turn.Script.Notes, "pairs", len(turn.Pairs))
-				for _, d := range turn.Differs {
-					t.Log("   differs", d)
-				}
-				for _, d := range turn.Failures {
-					t.Log("   FAILS", d)
-				}
-				for i, k := range turn.Script.calls {
-					t.Log("   ", i, k.tool, k.verdict.Tier, "ended", kindOf(k.ended), "attempts", len(k.attempts), "now", gistOf(turn.answers[i]))
-				}
-			}
-			counts := map[Verdict]int{}
-			bad := 0
-			_ = Runner{Workers: 1, Story: true}.Play(t.Context(), p.Cells(Selection{}), func(res Result) {
-				counts[res.Verdict]++
-				if res.Verdict == Failed {
-					if bad++; bad < 4 {
-						t.Errorf("%s %s call %d %s %s: %v\n%s", name, res.Turn, res.Pair.Call, res.Pair.label(), res.Kind, res.Failures, strings.Join(res.Story, "\n"))
-					}
-				}
-			})
-			t.Log(name, n, counts, bad)
+			seq++
+			tr.Commits = append(tr.Commits, bus.Stored{Generation: 1, Seq: seq, Commit: events.Commit{
+				ID: fmt.Sprint(seq), Turn: key, At: at, By: events.Owner{Boot: "import", Epoch: 1}, Records: records,
+			}})
 		}
-	}
-}
-
-func kindOf(e events.Event) events.Kind {
-	if e == nil {
-		return ""
-	}
-	return e.Kind()
-}
-
-func corpusScripts(t testing.TB) []*Script {
-	var out []*Script
-	for _, name := range []string{"ends", "owners", "people"} {
-		l, err := corpus.Read("v1", name)
-		if err != nil {
-			t.Fatal(err)
+		if len(rec.Turns) > 0 {
+			out = append(out, tr)
 		}
-		commits, err := l.Commits()
-		if err != nil {
-			t.Fatal(err)
+		if len(out) == most {
+			break
 		}
-		tr := Trace{Name: name}
-		for i, c := range commits {
-			if c.Turn.Trace == name {
-				tr.Commits = append(tr.Commits, bus.Stored{Generation: 1, Seq: uint64(i + 1), Commit: c})
-			}
-		}
-		scripts, _ := Build(tr, Options{})
-		out = append(out, scripts...)
 	}
 	return out
+}
+
+func scriptsOf(t testing.TB, traces []Trace) []*Script {
+	t.Helper()
+	var out []*Script
+	for _, tr := range traces {
+		list, not := Build(tr, Options{})
+		if len(not) > 0 {
+			t.Fatal(not)
+		}
+		out = append(out, list...)
+	}
+	return out
+}
+
+func plan(t testing.TB, scripts []*Script) *Plan {
+	t.Helper()
+	p, err := Runner{}.Plan(t.Context(), scripts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, turn := range p.Turns {
+		for _, f := range turn.Failures {
+			t.Errorf("%s without a fault: %s", turn.Script.Key, f)
+		}
+	}
+	return p
+}
+
+// TestCorpus puts every fault between any two stages of what the first release wrote:
+// calls that end in every way, lost owners, people. What differs without a fault is that
+// release's own: other words for what a model cannot have, and an abandoned turn, whose
+// owners are not lost again.
+func TestCorpus(t *testing.T) {
+	for name, want := range map[string]string{"ends": "[t1/3 t1/4 t3/0]", "owners": "[t2/1]", "people": "[]", "imported": "[]"} {
+		t.Run(name, func(t *testing.T) {
+			p := plan(t, scriptsOf(t, corpusTraces(t, name)))
+			differs := []string{}
+			for _, turn := range p.Turns {
+				for _, d := range turn.Differs {
+					differs = append(differs, fmt.Sprintf("%s/%d", turn.Script.Key.Turn, d.Call))
+				}
+			}
+			if fmt.Sprint(differs) != want {
+				t.Errorf("without a fault other answers than recorded: %v, want %s", differs, want)
+			}
+			if name == "imported" {
+				p.Turns = p.Turns[:2] // one is like the other
+			}
+			if sum := all(t, p); sum.Total.Played() == 0 || sum.Total.NotApplicable == 0 {
+				t.Errorf("%+v", sum.Total)
+			}
+		})
+	}
+}
+
+// TestConversations puts every fault into recorded conversations: each is answered, and
+// nothing breaks. Without a fault the model is told what is recorded.
+func TestConversations(t *testing.T) {
+	p := planOfAll(t, recordings(t, "airline_gpt4o.jsonl", *conversations), Options{})
+	sum := all(t, p)
+	t.Logf("%d turns: %s", len(p.Turns), sum.Total)
+	if sum.Total.Differs == 0 || sum.Total.Same == 0 {
+		t.Errorf("%+v", sum.Total)
+	}
+}
+
+// TestRounds plays turns with several faults at once.
+func TestRounds(t *testing.T) {
+	var traces []Trace
+	for _, name := range []string{"ends", "owners", "people"} {
+		traces = append(traces, corpusTraces(t, name)...)
+	}
+	for i := range tiers {
+		p := newTape(t)
+		p.turn("u", tiers[i].call, tiers[(i+1)%len(tiers)].call)
+		traces = append(traces, p.trace)
+	}
+	p := plan(t, scriptsOf(t, traces))
+	t.Logf("seeds from %d", *seedFlag)
+	struck := make(map[Kind]int)
+	err := Runner{}.Rounds(t.Context(), p, *seedFlag, *roundsFlag, func(r Round) {
+		for _, d := range r.Faults {
+			if d.Struck {
+				struck[d.Kind]++
+			}
+		}
+		if r.Verdict == Failed {
+			t.Errorf("%s/%s: %+v: %v\nagain with -fault.seed=%d -fault.rounds=1", r.Trace, r.Turn, r.Faults, r.Failures, r.Seed)
+			if *roundsFlag == 1 {
+				_ = Runner{Story: true}.Rounds(t.Context(), p, r.Seed, 1, func(r Round) { t.Logf("%q", r.Story) })
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *roundsFlag >= 120 && len(struck) < len(Kinds)-4 {
+		t.Errorf("few kinds of faults struck: %v", struck)
+	}
+}
+
+// planOfAll is planOf for several traces.
+func planOfAll(t testing.TB, traces []Trace, o Options) *Plan {
+	t.Helper()
+	p := &Plan{}
+	for _, tr := range traces {
+		p.Turns = append(p.Turns, planOf(t, tr, o).Turns...)
+	}
+	return p
 }

@@ -108,6 +108,9 @@ const lateBy = 5 * time.Second
 // linger is a tool that does not stop: it answers when nobody waits any more.
 func (r *run) linger(o tools.Options, p part) {
 	r.n.m.Wait(lateBy)
+	if p.effect && !r.effect {
+		r.happen()
+	}
 	r.done(true)
 	r.c.tell("the tool of call %d answers, too late", r.call)
 	if o.Late != nil {

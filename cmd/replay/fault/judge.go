@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
@@ -127,6 +128,9 @@ func (c *cell) sameStored(s bus.Stored, was events.Commit) {
 		return
 	}
 	decided, err := events.Encode(was)
+	if !was.At.Equal(s.Commit.At) {
+		c.fail("L9", s.Commit.Records[0].Call, "%s was decided at %s, which is finer than what is stored", s.Commit.Records[0].Event.Kind(), was.At.Format(time.RFC3339Nano))
+	}
 	if err != nil || !bytes.Equal(stored, decided) {
 		c.fail("L9", s.Commit.Records[0].Call, "%s reads otherwise than it was decided", s.Commit.Records[0].Event.Kind())
 	}
@@ -261,7 +265,7 @@ func place(r events.Record) string {
 
 func who(c events.Commit) string {
 	if c.By.Boot == "" {
-		return "a door"
+		return "anybody"
 	}
 	return fmt.Sprintf("node %s (epoch %d)", c.By.Boot, c.By.Epoch)
 }

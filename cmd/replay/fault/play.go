@@ -135,11 +135,18 @@ func (w *crew) turn(s *Script) *Turn {
 // unlikeRecorded is said where the model is told something else without any fault.
 const unlikeRecorded = "without any fault: today's runtime does not do what was recorded, or the recording does not say all that was the case"
 
-// Cells are those of a plan that are selected, in the order of turns, pairs and kinds.
+// Playable says whether faults can be put into the turn: not where it comes to no end
+// without any.
+func (t *Turn) Playable() bool {
+	return !slices.ContainsFunc(t.Failures, func(f Failure) bool { return f.Law == lawEnd || f.Law == lawEngine })
+}
+
+// Cells are those of a plan that are selected, in the order of turns, pairs and kinds:
+// of the turns that are Playable.
 func (p *Plan) Cells(sel Selection) []Cell {
 	var out []Cell
 	for _, t := range p.Turns {
-		if sel.Turn != "" && sel.Turn != t.Script.Key.Turn {
+		if sel.Turn != "" && sel.Turn != t.Script.Key.Turn || !t.Playable() {
 			continue
 		}
 		for _, pair := range t.Pairs {

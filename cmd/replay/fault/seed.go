@@ -38,6 +38,7 @@ const mostDrawn = 4
 // goroutine at a time. It returns ctx's error where that ends first. A plan without
 // turns has no rounds.
 func (r Runner) Rounds(ctx context.Context, p *Plan, seed uint64, n int, yield func(Round)) error {
+	p = &Plan{Turns: slices.DeleteFunc(slices.Clone(p.Turns), func(t *Turn) bool { return !t.Playable() })}
 	if len(p.Turns) == 0 {
 		return ctx.Err()
 	}

@@ -152,6 +152,9 @@ func (a axis) x(t time.Time) float64 {
 	return a.pieces[len(a.pieces)-1].x1
 }
 
+// long says whether any time passes on an axis.
+func (a axis) long() bool { return a.pieces[len(a.pieces)-1].to > 0 }
+
 // tick is a mark of an axis.
 type tick struct {
 	x     float64

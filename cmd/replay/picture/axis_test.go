@@ -141,6 +141,22 @@ func TestBrief(t *testing.T) {
 	}
 }
 
+// TestWrap: a text is broken between words, keeps to its room, and says what is cut.
+func TestWrap(t *testing.T) {
+	text := "it is irreversible and had started when its owner was lost"
+	if got := wrap(text, 200, 10, 9); strings.Join(got, " ") != text || len(got) < 2 {
+		t.Errorf("%q", got)
+	}
+	if got := wrap(text, 200, 10, 1); len(got) != 1 || !strings.HasSuffix(got[0], "…") {
+		t.Errorf("%q", got)
+	}
+	for _, line := range append(wrap(strings.Repeat("x", 500)+" y", 200, 10, 3), wrap("", 200, 10, 3)...) {
+		if sansWidth(line, 10) > 200 {
+			t.Errorf("%q is too long", line)
+		}
+	}
+}
+
 // TestFit: a text that is cut keeps to its room and says that it was cut.
 func TestFit(t *testing.T) {
 	for _, s := range []string{"short", "get_reservation_details_of_a_customer", "界界界界界界界界界界界界", ""} {

@@ -75,9 +75,9 @@ type verdict struct {
 // verdicts in the order of the legend; the worst of those that a cell has is the
 // last one but for notApplicable.
 var (
-	same          = verdict{glyphCheck, "lawful, with the same messages", "is the same", "f-tint-good", "ink-good", func(c Counts) int { return c.Same }}
-	differs       = verdict{glyphUnequal, "lawful, with other messages, as policy says", "differs as policy says", "f-tint-mild", "ink-mild", func(c Counts) int { return c.Differs }}
-	unanswered    = verdict{glyphAsk, "with a question that has no answer", "leaves a question unanswered", "f-fill-odd", "on-odd", func(c Counts) int { return c.Unanswered }}
+	same          = verdict{glyphCheck, "lawful, same messages", "is the same", "f-tint-good", "ink-good", func(c Counts) int { return c.Same }}
+	differs       = verdict{glyphUnequal, "lawful, other messages as policy says", "differs as policy says", "f-tint-mild", "ink-mild", func(c Counts) int { return c.Differs }}
+	unanswered    = verdict{glyphAsk, "with a question unanswered", "leaves a question unanswered", "f-fill-odd", "on-odd", func(c Counts) int { return c.Unanswered }}
 	broken        = verdict{glyphCross, "with a law broken", "breaks a law", "f-fill-bad", "on-bad", func(c Counts) int { return c.Broken }}
 	notApplicable = verdict{glyphDash, "not applicable", "is not applicable", "", "ink-soft", func(c Counts) int { return c.NotApplicable }}
 	verdicts      = []*verdict{&same, &differs, &notApplicable, &unanswered, &broken}
@@ -114,8 +114,11 @@ func (m Matrix) SVG() []byte {
 	y += 16
 	y += p.legend(margin, g.width-margin, y, m.key(&p)) + 8
 	for _, note := range m.notes() {
-		p.text(margin, y+12, "x f-ink-soft", fit(note, g.width-2*margin, 10.5, sansWidth))
-		y += 17
+		for i, l := range wrap(note, g.width-2*margin-14, 10.5, 3) {
+			p.text(margin+14*float64(min(i, 1)), y+12, "x f-ink-soft", l)
+			y += 15
+		}
+		y += 3
 	}
 	return p.frame(g.width, y+16, plain(m.Title, 100), m.describe(), "", false)
 }

@@ -237,7 +237,7 @@ func (p *page) events(list []Event) {
 	if len(list) == 0 {
 		return
 	}
-	p.line(`<table><colgroup><col class="pos"><col class="after"><col class="kind"><col></colgroup>`)
+	p.line(`<table><colgroup><col class="pos"><col class="after"><col class="kind"><col></colgroup><thead class="unseen"><tr><th scope="col">position</th><th scope="col">after</th><th scope="col">event</th><th scope="col">what</th></tr></thead><tbody>`)
 	for i := range list {
 		if gap := len(list) - pageEvents; gap > 0 && i >= pageEvents/2 && i < len(list)-pageEvents/2 {
 			if i == pageEvents/2 {
@@ -247,7 +247,7 @@ func (p *page) events(list []Event) {
 		}
 		p.event(list[i])
 	}
-	p.line("</table>")
+	p.line("</tbody></table>")
 }
 
 func (p *page) event(e Event) {

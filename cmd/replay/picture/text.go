@@ -101,6 +101,25 @@ func fit(s string, room, size float64, width func(string, float64) float64) stri
 	return strings.TrimRight(s[:end], " ") + "…"
 }
 
+// wrap breaks a safe text between words into at most n lines that have room in a
+// width. What has no place ends in an ellipsis.
+func wrap(s string, room, size float64, n int) []string {
+	var out []string
+	line := ""
+	for word := range strings.SplitSeq(s, " ") {
+		longer := strings.TrimPrefix(line+" "+word, " ")
+		switch {
+		case line == "" || sansWidth(longer, size) <= room:
+			line = longer
+		case len(out) == n-1:
+			return append(out, fit(line+" …", room, size, sansWidth))
+		default:
+			out, line = append(out, fit(line, room, size, sansWidth)), word
+		}
+	}
+	return append(out, fit(line, room, size, sansWidth))
+}
+
 // count is for example "1 turn" or "3 turns".
 func count(n int, what string) string {
 	if n == 1 {

@@ -20,7 +20,7 @@ type row struct {
 // rows are the lines of a turn.
 func (f *fall) rows(i int, t *Turn, picked choice) []row {
 	var out []row
-	if len(t.Segments)+len(t.Marks) > 0 {
+	if !t.idle() {
 		out = append(out, row{high: heightOf("", t.Marks)})
 	}
 	var left *tally
@@ -40,6 +40,13 @@ func (f *fall) rows(i int, t *Turn, picked choice) []row {
 		return true
 	})
 	return out
+}
+
+// idle says that there is nothing to see of the turn itself: no time passed in it,
+// and nothing happened but that it was noted.
+func (t *Turn) idle() bool {
+	return !slices.ContainsFunc(t.Marks, aboveBars) &&
+		!slices.ContainsFunc(t.Segments, func(s Segment) bool { return !s.End.Equal(s.Start) })
 }
 
 func heightOf(second string, marks []Mark) float64 {
@@ -62,7 +69,9 @@ func (f *fall) turn(i int, t, before *Turn, picked choice) {
 	}
 	from, to := t.bounds()
 	a := t.axis(from, to)
-	f.axis(a, high)
+	if a.long() {
+		f.axis(a, high)
+	}
 	top := f.y
 	for n, r := range rows {
 		if n%2 == 0 {
@@ -194,6 +203,9 @@ func (f *fall) axis(a axis, high float64) {
 // grid draws the lines of ticks behind a row.
 func (f *fall) grid(a axis, from, to float64) {
 	d := ""
+	if !a.long() {
+		return
+	}
 	for _, t := range a.ticks() {
 		d += fmt.Sprintf("M%s %sV%s", num(t.x), num(from), num(to))
 	}
@@ -249,7 +261,11 @@ func (f *fall) call(a axis, last time.Time, r row) {
 	f.title(c.tool() + " " + plain(c.Hint, 200))
 	f.text(52, y, "x m e f-ink-soft", fmt.Sprint(c.Number))
 	f.text(60, y, "m b f-ink", fit(c.tool(), axisLeft-70, 12, mono))
-	f.text(60, y+14, "x f-ink-soft", fit(plain(c.Hint, 80), axisLeft-72, 10.5, sansWidth))
+	room := axisLeft - 72
+	if !a.long() { // no bars
+		room = axisRight - 72
+	}
+	f.text(60, y+14, "x f-ink-soft", fit(plain(c.Hint, 200), room, 10.5, sansWidth))
 	f.close()
 	if f.links[r.at] {
 		f.WriteString("</a>")
@@ -284,6 +300,9 @@ func (f *fall) bars(a axis, last time.Time, segments []Segment, marks []Mark, hi
 	y := f.y + high/2
 	if slices.ContainsFunc(marks, aboveBars) {
 		y = f.y + 25
+	}
+	if !a.long() && !slices.ContainsFunc(marks, aboveBars) {
+		return // all at one moment
 	}
 	first, end := axisRight, axisLeft
 	for i, s := range most(a, last, segments) {

@@ -1,0 +1,15 @@
+package fault
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // many short runs that leave much behind
+	// The actor library's dead-letter throttle sleeps for a second on a goroutine
+	// that nobody can stop.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
+}
