@@ -45,30 +45,35 @@ func (c fickleCells) Get(ctx context.Context, bucket, key string) (bus.Cell, err
 	return c.Cells.Get(ctx, bucket, key)
 }
 
-// A turn is told that the key it waits for is free, and cannot look: the keys are out of
-// reach for longer than it stays in memory. What its gate had found before is no reason
-// to be parked, or nobody would wake it again.
-func TestWokenWhileTheKeysAreAway(t *testing.T) {
-	var w *det.World
-	log := memlog.New(memlog.Config{Now: func() time.Time { return w.Now() }})
-	w = det.New(det.Config{Pick: func(int) int { return 0 }, Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Changes: log.Changes})
-	t.Cleanup(w.Close)
-	m, door := w.Machine("n"), log.View("door")
-	var away bool
-	var asked int
+// stage is one node on a clock of the test's own, over a log that a door writes to.
+type stage struct {
+	t    *testing.T
+	w    *det.World
+	log  *memlog.Log
+	door *memlog.View
+	away bool          // the keys are
+	miss int           // reads of keys that failed
+	paid chan struct{} // closed: charges answer
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{t: t, paid: make(chan struct{})}
+	s.log = memlog.New(memlog.Config{Now: func() time.Time { return s.w.Now() }})
+	s.w = det.New(det.Config{Pick: func(int) int { return 0 }, Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Changes: s.log.Changes})
+	t.Cleanup(s.w.Close)
+	s.door = s.log.View("door")
 	charge := testTool("charge", events.Irreversible, echo)
 	charge.Key = func(json.RawMessage) string { return "order-7" }
 	reg, err := tools.NewRegistry(charge)
 	if err != nil {
 		t.Fatal(err)
 	}
-	paid := make(chan struct{})
-	ids := 0
+	m, ids := s.w.Machine("n"), 0
 	n, err := New(Config{
-		Bus: fickleKeys{m.Connect(log), &away, &asked}, Registry: reg, Authorizer: lax{}, Boot: "n", Workspace: "/w",
+		Bus: fickleKeys{m.Connect(s.log), &s.away, &s.miss}, Registry: reg, Authorizer: lax{}, Boot: "n", Workspace: "/w",
 		Scheduler: m, Now: m.Now, Steady: m.Now, Rand: func() float64 { return 0.5 }, ID: func() string { ids++; return fmt.Sprint("c", ids) },
-		Execute: func(ctx context.Context, _ tools.Tool, in tools.Invocation, _ tools.Options) tools.Report {
-			m.Wait(0, paid, ctx.Done())
+		Execute: func(ctx context.Context, _ tools.Tool, _ tools.Invocation, _ tools.Options) tools.Report {
+			m.Wait(0, s.paid, ctx.Done())
 			return tools.Report{Result: events.Result{Status: events.Success, Text: events.Body{Text: "paid"}}, Effects: events.EffectsDone, Answered: true, Confirmed: true}
 		},
 	})
@@ -81,62 +86,76 @@ func TestWokenWhileTheKeysAreAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// pass lets what can happen do so until a fact has come, or some time has passed.
-	pass := func(d time.Duration, come func() bool) bool {
-		for end := w.Now().Add(d); !come(); {
-			if w.Step() {
-				continue
-			}
-			next, ok := w.Next()
-			if at, due := log.NextDue(); due && (!ok || at.Before(next)) {
-				next, ok = at, true
-			}
-			if !ok || next.After(end) {
-				return come()
-			}
-			w.Advance(next)
-			log.Tick()
-		}
-		return true
+	return s
+}
+
+// until lets what can happen do so until a fact has come, at most for some time.
+func (s *stage) until(d time.Duration, what string, come func() bool) {
+	s.t.Helper()
+	if !s.pass(d, come) {
+		s.t.Fatalf("waited for %s in vain", what)
 	}
+}
+
+func (s *stage) pass(d time.Duration, come func() bool) bool {
+	for end := s.w.Now().Add(d); !come(); {
+		if s.w.Step() {
+			continue
+		}
+		next, ok := s.w.Next()
+		if at, due := s.log.NextDue(); due && (!ok || at.Before(next)) {
+			next, ok = at, true
+		}
+		if !ok || next.After(end) {
+			return come()
+		}
+		s.w.Advance(next)
+		s.log.Tick()
+	}
+	return true
+}
+
+func never() bool { return false }
+
+func (s *stage) turn(key events.TurnKey) lifecycle.Turn {
+	stored, err := s.door.Load(s.t.Context(), key, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return lifecycle.Fold(key, commits(stored)...)
+}
+
+// A turn is told that the key it waits for is free, and cannot look: the keys are out of
+// reach for longer than it stays in memory. What its gate had found before is no reason
+// to be parked, or nobody would wake it again.
+func TestWokenWhileTheKeysAreAway(t *testing.T) {
+	s := newStage(t)
 	one := events.TurnSubmitted{Calls: []events.RawCall{{Tool: "charge", Args: events.Body{Text: `{"amount":10}`}}}}
-	now := func(key events.TurnKey) lifecycle.Turn {
-		stored, err := door.Load(t.Context(), key, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lifecycle.Fold(key, commits(stored)...)
-	}
-	first := submit(t, door, one)
-	if !pass(time.Minute, func() bool { return now(first).Calls[0].Started != nil }) {
-		t.Fatal("the first call does not start")
-	}
-	second := submit(t, door, one)
-	waits := func() bool {
-		cell, err := door.Cells().Get(t.Context(), bus.BucketKeys, keyCell("tester charge order-7"))
+	first := submit(t, s.door, one)
+	s.until(time.Minute, "the first call's start", func() bool { return s.turn(first).Calls[0].Started != nil })
+	second := submit(t, s.door, one)
+	s.until(time.Minute, "the second call's place at the key", func() bool {
+		cell, err := s.door.Cells().Get(t.Context(), bus.BucketKeys, keyCell("tester charge order-7"))
 		return err == nil && strings.Contains(string(cell.Value), second.String())
+	})
+	s.pass(keyPatience/2, never)
+	if s.turn(second).Parked != nil {
+		t.Fatal("the second turn does not wait in memory")
 	}
-	if !pass(time.Minute, waits) || !pass(keyPatience/2, func() bool { return false }) && now(second).Parked != nil {
-		t.Fatal("the second call does not wait for the key, or does so no more in memory")
-	}
-	away = true
-	if err := door.Wake(t.Context(), bus.Item{ID: "told", Turn: second}); err != nil {
+	s.away = true
+	if err := s.door.Wake(t.Context(), bus.Item{ID: "told", Turn: second}); err != nil {
 		t.Fatal(err)
 	}
-	if !pass(time.Minute, func() bool { return asked > 0 }) {
-		t.Fatal("nobody hears the wake-up")
-	}
-	close(paid)
-	pass(retryWait-time.Millisecond, func() bool { return false })
-	if turn := now(second); turn.Parked != nil {
+	s.until(time.Minute, "somebody who hears the wake-up", func() bool { return s.miss > 0 })
+	close(s.paid)
+	s.pass(retryWait-time.Millisecond, never)
+	if turn := s.turn(second); turn.Parked != nil {
 		t.Errorf("parked on what was known before the wake-up, until %s", turn.Parked.Due)
 	}
-	pass(time.Minute, func() bool { return false }) // the first one's owner gives up waking the others
-	away = false
-	if !pass(time.Minute, func() bool { return now(second).Ended != nil }) {
-		t.Fatal("the second turn does not end")
-	}
-	if last := now(second).Calls[0].Last; last != events.KindDeduplicated {
+	s.pass(time.Minute, never) // the first one's owner gives up waking the others
+	s.away = false
+	s.until(time.Minute, "the second turn's end", func() bool { return s.turn(second).Ended != nil })
+	if last := s.turn(second).Calls[0].Last; last != events.KindDeduplicated {
 		t.Errorf("the second call ended %s", last)
 	}
 }

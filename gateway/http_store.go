@@ -53,7 +53,7 @@ func (a *API) level(ctx context.Context) (behind uint64, err error) {
 	soon, stop := context.WithTimeout(ctx, storePatience)
 	defer stop()
 	err = a.store.Await(soon, head)
-	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, readstore.ErrStalled) {
 		return 0, err
 	}
 	s, err := a.store.Status(ctx)

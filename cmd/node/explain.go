@@ -32,6 +32,8 @@ type explained struct {
 	Operation *events.Operation `json:"operation,omitempty"`
 	Policy    string            `json:"policy,omitempty"` // version
 	Texts     []policyText      `json:"texts,omitempty"`  // of those policies that are written in Cedar
+
+	set *cedar.Set
 }
 
 // policyText is a deciding policy as its file has it.
@@ -69,6 +71,7 @@ func (a *app) explain() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.noteVersion(x.set)
 			if a.json {
 				return a.printJSON(x)
 			}
@@ -85,6 +88,13 @@ func (a *app) explain() *cobra.Command {
 	f.StringSliceVar(&turn.Allow, "allow", nil, "narrow the allowlist to these `tools`")
 	a.set.toolFlags(f)
 	return cmd
+}
+
+// noteVersion tells where the files are not what the running node has read.
+func (a *app) noteVersion(set *cedar.Set) {
+	if in := a.set.inForce; in != "" && in != set.Version() {
+		a.note("note: the node still runs by policy %s, and this is %s: sluice-node policy reload has it read its files anew", show.Short(in, 60), set.Version())
+	}
 }
 
 func (a *app) printExplained(x explained) {
@@ -140,6 +150,9 @@ func (s *settings) asNode() error {
 	if !found {
 		return nil
 	}
+	if s.from["policy"] == "" && r.More["policy"] != "" {
+		s.inForce = r.More["policy_version"]
+	}
 	for name, into := range map[string]*string{"workspace": &s.workspace, "principals": &s.principals, "policy": &s.policy} {
 		if v := r.More[name]; v != "" && s.from[name] == "" {
 			*into = v
@@ -170,7 +183,7 @@ func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explain
 		return explained{}, exit.Misused(fmt.Errorf("mode %q", turn.Mode), "use read_only or write")
 	}
 	x := explainBy(gates, turn, tool, raw)
-	x.Texts = texts(set, x.Policies)
+	x.Texts, x.set = texts(set, x.Policies), set
 	return x, nil
 }
 

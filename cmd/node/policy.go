@@ -120,6 +120,7 @@ func (a *app) policyShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			a.noteVersion(set)
 			list := set.Policies()
 			if len(args) == 1 {
 				if list = set.Find(args[0]); len(list) == 0 {

@@ -38,6 +38,7 @@ type settings struct {
 	ledger, readStore                                              string
 	logLevel, logFormat                                            string
 
+	inForce  string            // version of the policy of the node that runs on --data, where that one counts
 	from     map[string]string // where a setting's value comes from
 	patience time.Duration     // see nextNode
 }

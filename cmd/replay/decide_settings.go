@@ -77,7 +77,7 @@ func (t *tri) Type() string { return "" }
 // decidingBy is how calls are decided again. Where a node runs on the data directory, what
 // it has told of its settings counts where no flag says otherwise.
 func (a *app) decidingBy(ctx context.Context, d *deciding, r *reading) (again.Config, error) {
-	var c again.Config
+	c := again.Config{Settings: again.Settings{Registered: again.Readable}} // those of a node, where none can be asked
 	if d.mode != "" && d.mode != events.ModeRead && d.mode != events.ModeWrite {
 		return c, exit.Misused(fmt.Errorf("--mode %q", d.mode), "use read_only or write, or leave it out")
 	}
@@ -87,7 +87,7 @@ func (a *app) decidingBy(ctx context.Context, d *deciding, r *reading) (again.Co
 		if at := r.session.Found.HTTP; at != "" {
 			names, err := toolNames(ctx, at)
 			if err != nil {
-				a.note("%v: nothing is called missing", err)
+				a.note("%v: those that come with this release are taken for registered", err)
 			} else {
 				c.Registered = func(tool string) bool { return names[tool] || names[tools.ProviderName(tool)] }
 			}

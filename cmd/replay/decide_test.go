@@ -71,7 +71,7 @@ func TestDecideSaysNothingThatATerminalObeys(t *testing.T) {
 			t.Errorf("%q in %q, %q", c, out, errs)
 		}
 	}
-	for _, want := range []string{`call 0: recorded authorized (x\u001b[2Jy\u202ez\u000d\u000asluice-replay: error: no), would decide authorized (allow)`, "missing_at_replay: the tool is not registered now"} {
+	for _, want := range []string{`call 0: recorded authorized (x\u001b[2Jy\u202ez\u000d\u000asluice-replay: error: no), would decide authorized (allow)`, "not registered now: what is recorded of it is taken"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %s in\n%s", want, out)
 		}

@@ -128,7 +128,6 @@ type side struct {
 	turns  []*story
 	conv   projections.Conversation
 	blobs  projections.Blobs
-	tools  map[events.TurnKey][]string
 	wrong  []string // what could not be read
 	events int
 	calls  int

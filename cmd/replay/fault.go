@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,15 +47,14 @@ type faulting struct {
 	tally   fault.Tally
 	turns   int
 	traces  int
-	gone    int             // turns that cannot be played, and commits that cannot be read
-	unlike  int             // calls that are told something else without any fault
-	broken  int             // laws that break without any fault
-	results []fault.Result  // of a few cells, to be told in full
-	failed  []fault.Result  // the first ones
-	lost    []fault.Round   // the first rounds that failed
-	sum     map[string]int  // rounds by verdict
-	struck  map[string]int  // faults of rounds that struck, by kind
-	drawn   []fault.Verdict // of rounds
+	gone    int            // turns that cannot be played, and commits that cannot be read
+	unlike  int            // calls that are told something else without any fault
+	broken  int            // laws that break without any fault
+	results []fault.Result // of a few cells, to be told in full
+	failed  []fault.Result // the first ones
+	lost    []fault.Round  // the first rounds that failed
+	sum     map[string]int // rounds by verdict
+	struck  map[string]int // faults of rounds that struck, by kind
 }
 
 const faultHelp = `Play recorded turns once more with a fault between two of their stages, and say what would have happened: which event was
@@ -131,7 +132,7 @@ func (f *faulting) complete(cmd *cobra.Command, args []string) error {
 		if f.target.turn != "" && f.turn != "" && f.turn != f.target.turn {
 			return exit.Misused(fmt.Errorf("the turn is %s, and --turn says %s", f.target.turn, f.turn), "name it once")
 		}
-		f.turn = f.target.turn + strings.Repeat(f.turn, btoi(f.target.turn == ""))
+		f.turn = cmp.Or(f.turn, f.target.turn)
 	}
 	if err := f.what(); err != nil {
 		return err
@@ -150,13 +151,6 @@ func (f *faulting) complete(cmd *cobra.Command, args []string) error {
 		f.chosen.Call, f.chosen.One = n, true
 	}
 	return nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // what reads which faults are wanted.
@@ -241,6 +235,7 @@ func parseTiers(list []string) (map[string]events.Tier, error) {
 // run plays what was asked for, and tells of it.
 func (f *faulting) run(ctx context.Context, r *reading) error {
 	f.began = time.Now()
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // many short runs that leave much behind
 	if f.seeded && f.seed == 0 {
 		f.seed = uint64(f.began.UnixNano())
 	}

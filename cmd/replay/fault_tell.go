@@ -227,7 +227,7 @@ func (f *faulting) tellEnd() {
 	}
 	c := f.tally.Total
 	f.app.print("%s of %s in %s: %s\n", count(c.Played()+c.NotApplicable, "cell"), count(f.turns, "turn"), count(f.traces, "trace"), c)
-	f.app.print("tools were run %s by the script, with %s; %s\n", times(f.tally.Runs), count(f.tally.Effects, "effect"), f.laws())
+	f.app.print("%s of scripted tools, with %s; %s\n", count(f.tally.Runs, "run"), count(f.tally.Effects, "effect"), f.laws())
 	if f.unlike > 0 {
 		f.app.print("without any fault %s told something else than was recorded\n", isAre(f.unlike, "call"))
 	}
@@ -283,7 +283,11 @@ func (f *faulting) tellAnswers(a *fault.Answers) {
 	if a == nil {
 		return
 	}
-	f.app.print("  durable     %s, event %d of the turn\n", a.Durable, a.Events)
+	if a.Events == 0 {
+		f.app.print("  durable     nothing: the turn was not in the log\n")
+	} else {
+		f.app.print("  durable     %s, event %d of the turn\n", a.Durable, a.Events)
+	}
 	started := "no"
 	switch {
 	case a.Started && a.Began:
@@ -321,7 +325,7 @@ func (f *faulting) tellEffects(list []fault.Count) {
 		if e.Tier != events.Readonly {
 			happened = "its effect happened " + times(e.Effects)
 		}
-		f.app.print("  effects     call %d, %s, %s: was run %s, %s\n", e.Call, tools.Visible(e.Tool), e.Tier, times(e.Runs), happened)
+		f.app.print("  effects     call %d, %s, %s: run %s, %s\n", e.Call, tools.Visible(e.Tool), e.Tier, times(e.Runs), happened)
 	}
 }
 

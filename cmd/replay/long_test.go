@@ -44,7 +44,7 @@ func TestALongTraceIsReadPageByPage(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	const limit = 100
 	most := 0
-	for range 200 {
+	for range 60 {
 		at := b.place(r.IntN(total))
 		log.yields = 0
 		p, err := b.page(t.Context(), choice{target: target{trace: "long", call: noCall}, at: at, limit: limit})

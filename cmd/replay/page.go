@@ -126,7 +126,7 @@ func (p *page) tell(ctx context.Context) error {
 		if ends.Compare(p.choice.at) > 0 {
 			ends = p.choice.at
 		}
-		if first-b.before(c.from) > nearEvents || b.before(ends)-last > nearEvents {
+		if len(c.states) > 0 || first-b.before(c.from) > nearEvents || b.before(ends)-last > nearEvents {
 			continue
 		}
 		near[c.key.Turn] = newStory(c.key)

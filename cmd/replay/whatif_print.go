@@ -147,7 +147,7 @@ func (w *whatIf) tell(s again.Summary) {
 	w.unjudged(s)
 	if n := len(s.Missing); n > 0 {
 		names := slices.Sorted(maps.Keys(s.Missing))
-		p("missing_at_replay: %s not registered now, or switched off: %s\n", count(n, "tool"), show.Short(strings.Join(names, ", "), 500))
+		p("missing_at_replay: %s not registered now: %s\n", count(n, "tool"), show.Short(strings.Join(names, ", "), 500))
 	}
 	p("%s: %d judged by %s (version %s): %s\n", count(s.Calls, "call"), s.Same+s.Changed+s.Broken, show.Short(w.by.policy, 200),
 		show.Short(w.version, 80), w.words(s))

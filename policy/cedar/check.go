@@ -89,10 +89,8 @@ func check(p *cedar.Policy) []complaint {
 	}
 	for _, c := range tree.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
-			if has, ok := n.(ast.NodeTypeHas); ok {
-				if text := k.never(has); text != "" {
-					add(complaint{string(has.Value), text})
-				}
+			if c, ok := k.question(n); ok {
+				add(c)
 			}
 			return true
 		})
@@ -175,6 +173,38 @@ func (k *known) types() []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// question says what is wrong with asking for an attribute or a tag. A literal is only a
+// name: what it names is not there to be asked, and the call would be denied each time.
+func (k *known) question(n ast.IsNode) (complaint, bool) {
+	switch n := n.(type) {
+	case ast.NodeTypeAccess:
+		if !isVariable(n.Arg) {
+			return complaint{string(n.Value), fmt.Sprintf("%s is asked of what has no attributes: only principal, resource and context have some", shown(string(n.Value)))}, true
+		}
+	case ast.NodeTypeHas:
+		if text := k.never(n); text != "" {
+			return complaint{string(n.Value), text}, true
+		}
+	case ast.NodeTypeHasTag:
+		return complaint{"hasTag", onlyArguments}, !isArguments(n.Left)
+	case ast.NodeTypeGetTag:
+		return complaint{"getTag", onlyArguments}, !isArguments(n.Left)
+	}
+	return complaint{}, false
+}
+
+const onlyArguments = "only context.args and context.numbers have tags"
+
+func isVariable(n ast.IsNode) bool {
+	_, ok := n.(ast.NodeTypeVariable)
+	return ok
+}
+
+func isArguments(n ast.IsNode) bool {
+	a, ok := n.(ast.NodeTypeAccess)
+	return ok && isVariable(a.Arg) && (a.Value == "args" || a.Value == "numbers")
 }
 
 // never says that a has can only be false. Every attribute there is, is always there:

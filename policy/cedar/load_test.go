@@ -89,6 +89,11 @@ var refused = []struct{ name, text, want string }{
 	{"a tag that may not be there", "permit (principal, action, resource) when { context.args.getTag(\"/a\") == \"x\" };", "getTag of what may not be there"},
 	{"another tag than asked for", "permit (principal, action, resource) when { context.args.hasTag(\"/b\") && context.args.getTag(\"/a\") == \"x\" };", "getTag of what may not be there"},
 	{"a text as a number", "permit (principal, action, resource) when { context.args.hasTag(\"/a\") && context.args.getTag(\"/a\") > 5 };", "unexpected type"},
+	{"an attribute of a name", "permit (principal, action, resource) when { Path::\"src\".inside };", "is asked of what has no attributes"},
+	{"an attribute of a record", "permit (principal, action, resource) when { {a: true}.a };", "is asked of what has no attributes"},
+	{"an attribute of an action", "permit (principal, action, resource) when { action.id == \"read\" };", "a.cedar:1:"},
+	{"a tag of a resource", "permit (principal, action, resource) when { resource.hasTag(\"a\") };", "only context.args and context.numbers have tags"},
+	{"a tag of a name", "permit (principal, action, resource) when { Text::\"args\".hasTag(\"a\") && Text::\"args\".getTag(\"a\") == \"b\" };", "only context.args and context.numbers have tags"},
 	{"no yes or no", "permit (principal, action, resource) when { 1 };", "unexpected type"},
 
 	{"an absolute path", "forbid (principal, action, resource in Path::\"/etc\");", "no path is called \"/etc\""},

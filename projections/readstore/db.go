@@ -42,6 +42,9 @@ var (
 	ErrQuery = errors.New("not a query")
 	// ErrNoTrace says that the store has no such trace.
 	ErrNoTrace = errors.New("no such trace")
+	// ErrStalled says that something keeps the store from following the log: it tries
+	// again by itself, and can be read as it is.
+	ErrStalled = errors.New("the read store cannot go on now")
 
 	errDamaged = errors.New("the database is damaged")
 )

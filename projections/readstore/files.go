@@ -138,3 +138,19 @@ func (f folder) lock() (*os.File, error) {
 	}
 	return file, nil
 }
+
+// minFree is how much of the disk is left to the log, in bytes.
+const minFree = 128 << 20
+
+// room returns an error where the disk is nearly full: the log, which may be on the
+// same one, needs what is left.
+func (f folder) room() error {
+	var at unix.Statfs_t
+	if err := unix.Statfs(string(f), &at); err != nil {
+		return err
+	}
+	if free := uint64(at.Bsize) * at.Bavail; free < minFree {
+		return fmt.Errorf("%d MiB are free where the read store is: it leaves %d to the log", free>>20, minFree>>20)
+	}
+	return nil
+}

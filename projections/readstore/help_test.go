@@ -18,9 +18,17 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	if !given("rapid.checks") {
-		if err := flag.Set("rapid.checks", "20"); err != nil { // a database for each is not cheap
-			panic(err)
+	for name, few := range map[string][2]string{ // a database for each try is not cheap
+		"rapid.checks": {"20", "2"}, "kill.times": {"10", "3"}, "scale.events": {"40000", "1280"},
+	} {
+		n := few[0]
+		if racing {
+			n = few[1]
+		}
+		if !given(name) {
+			if err := flag.Set(name, n); err != nil {
+				panic(err)
+			}
 		}
 	}
 	goleak.VerifyTestMain(m)

@@ -85,6 +85,7 @@ func (s *Store) fail(err error) {
 		s.log.Warn("the read store cannot follow the log: trying again", "err", err)
 	}
 	s.lastErr = err.Error()
+	s.announce()
 }
 
 // step goes on a little with the database that is read, and with the one in the
@@ -205,6 +206,9 @@ func (s *Store) prune(ctx context.Context) error {
 // advance folds some more into a database, and mends it where the log has lost its
 // tail.
 func (s *Store) advance(ctx context.Context, w *writer) (level bool, err error) {
+	if err := s.dir.room(); err != nil {
+		return false, err
+	}
 	level, err = w.pass(ctx, s.cfg.Log, stride)
 	if !errors.Is(err, bus.ErrRewound) {
 		return level, err

@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 )
 
 var (
-	scaleEvents = flag.Int("scale.events", 40_000, "events of the log of TestScale")
+	scaleEvents = flag.Int("scale.events", 0, "events of the log of TestScale")
 	scaleDir    = flag.String("scale.dir", "", "where TestScale makes its store; left out: a directory that is removed")
 )
 
@@ -156,13 +158,14 @@ func TestScale(t *testing.T) {
 	n := int(turns) * ofTurn
 	s := must(Open(t.Context(), Config{Dir: dir, Log: log, Rest: -1}))(t)
 	defer func() { check(t, s.Stop()) }()
-	began := time.Now()
+	began, cpu := time.Now(), cpuTime()
 	check(t, s.Fill(t.Context(), false))
-	took := time.Since(began)
-	s.show()
+	took, used := time.Since(began), cpuTime()-cpu
+	check(t, s.show())
 	st := must(s.Status(t.Context()))(t)
-	t.Logf("%d events in %d commits, %d turns, %d traces: filled in %v, %.0f events/s; %.1f MB, %.0f bytes an event; peak memory %s",
-		n, log.commits, turns, turns/perTrace, took.Round(time.Millisecond), float64(n)/took.Seconds(), float64(st.Bytes)/1e6, float64(st.Bytes)/float64(n), peak())
+	t.Logf("%d events in %d commits, %d turns, %d traces: filled in %v, %.0f events/s, with %v of one processor, %.0f events a second of it; %.1f MB, %.0f bytes an event; peak memory %s",
+		n, log.commits, turns, turns/perTrace, took.Round(time.Millisecond), float64(n)/took.Seconds(), used.Round(time.Millisecond), float64(n)/used.Seconds(),
+		float64(st.Bytes)/1e6, float64(st.Bytes)/float64(n), peak())
 	one := turns / 3
 	for _, c := range []struct {
 		what string
@@ -225,6 +228,15 @@ func scaleTimelines(t *testing.T, s *Store, turns uint64) {
 	t.Logf("usage by tool and principal: %d rows in %v", len(uses), round(time.Since(began)))
 }
 
+// cpuTime is what the process has used of the processors.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // peak is the process's largest size in memory.
 func peak() string {
 	text, err := os.ReadFile("/proc/self/status")
@@ -244,9 +256,9 @@ func longTrace(n int) *paper {
 	log := newPaper()
 	for i := 0; n > 0; i++ {
 		key := events.TurnKey{Trace: "long", Turn: fmt.Sprint("t", i)}
-		c := events.Commit{ID: fmt.Sprint("l", i), Turn: key, At: noon, Records: []events.Record{{Call: events.TurnEvent, Seq: 1, Event: &events.TurnSubmitted{Calls: make([]events.RawCall, 50)}}}}
-		for call := range 49 {
-			c.Records = append(c.Records, events.Record{Call: call, Seq: 1, Event: &events.Requested{Tool: "Read"}})
+		c := events.Commit{ID: fmt.Sprint("l", i), Turn: key, At: noon, Records: []events.Record{{Call: events.TurnEvent, Seq: 1, Event: &events.TurnSubmitted{Calls: make([]events.RawCall, 2)}}}}
+		for j := range uint32(49) {
+			c.Records = append(c.Records, events.Record{Call: 0, Seq: j + 1, Event: &events.Progress{Text: "on its way"}})
 		}
 		log.put(c)
 		n -= len(c.Records)
@@ -257,7 +269,10 @@ func longTrace(n int) *paper {
 // TestATraceOfFiftyThousandEventsIsPaged: no page is longer than was asked for, all
 // together are the trace, and a page from the middle needs none before it.
 func TestATraceOfFiftyThousandEventsIsPaged(t *testing.T) {
-	const n = 50_000
+	n := 50_000
+	if racing {
+		n /= 10
+	}
 	log := longTrace(n)
 	w := newWriter(t, t.TempDir(), "store-1.db")
 	fill(t, w, log)
@@ -285,8 +300,8 @@ func TestATraceOfFiftyThousandEventsIsPaged(t *testing.T) {
 	if seen != n {
 		t.Errorf("%d events on all pages", seen)
 	}
-	page := must(r.Timeline(t.Context(), "long", TimelineQuery{Cursor: "1.500.10", Limit: 1}))(t)
-	if len(page.Moments) != 1 || page.Moments[0].Pos != "1.500.11" {
+	page := must(r.Timeline(t.Context(), "long", TimelineQuery{Cursor: "1.50.10", Limit: 1}))(t)
+	if len(page.Moments) != 1 || page.Moments[0].Pos != "1.50.11" {
 		t.Errorf("%+v", page.Moments)
 	}
 	if _, err := r.Timeline(t.Context(), "short", TimelineQuery{}); !errors.Is(err, ErrNoTrace) {

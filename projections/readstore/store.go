@@ -244,18 +244,20 @@ func (s *Store) wake() {
 }
 
 // Await returns once everything before a position of the log can be read, or ctx's
-// error. Who has read the log's head awaits that, and then finds what was written
+// error, or ErrStalled where something keeps the store from going on. Who has read the log's head awaits that, and then finds what was written
 // before.
 func (s *Store) Await(ctx context.Context, head events.Position) error {
 	for {
 		s.mu.Lock()
-		done, moved, stopped := s.open != nil && max(s.at.next.Seq, 1) >= head.Seq, s.moved, s.stopped
+		done, moved, stopped, why := s.open != nil && max(s.at.next.Seq, 1) >= head.Seq, s.moved, s.stopped, s.lastErr
 		s.mu.Unlock()
 		switch {
 		case done:
 			return nil
 		case stopped:
 			return fmt.Errorf("%w: it is closed", ErrNone)
+		case why != "":
+			return fmt.Errorf("%w: %s", ErrStalled, why)
 		}
 		s.wake()
 		select {

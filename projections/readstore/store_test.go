@@ -95,15 +95,14 @@ func TestStoreFollows(t *testing.T) {
 		t.Errorf("closed: %v", err)
 	}
 	simple(log, 1)
-	before := log.reads
 	s = must(Open(t.Context(), Config{Dir: dir, Log: log}))(t)
 	s.Start(t.Context())
 	level(t, s, log)
 	if n := count(t, s); n != 8 {
 		t.Errorf("%d traces after another start", n)
 	}
-	if s.cur == nil || s.cur.name != "store-1.db" || log.reads == before {
-		t.Errorf("it was built anew")
+	if st := must(s.Status(t.Context()))(t); !strings.HasSuffix(st.File, "store-1.db") {
+		t.Errorf("it was built anew: %s", st.File)
 	}
 	check(t, s.Stop())
 }
@@ -162,7 +161,7 @@ func TestWhatIsNotOursIsBuiltAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, log := filepath.Join(t.TempDir(), "store"), newPaper()
-			simple(log, 30)
+			simple(log, 9)
 			s := start(t, dir, log)
 			level(t, s, log)
 			check(t, s.Stop())
@@ -173,7 +172,7 @@ func TestWhatIsNotOursIsBuiltAnew(t *testing.T) {
 			level(t, s, log)
 			until(t, "all traces are there", func() bool {
 				page, err := s.Traces(t.Context(), Query{Limit: MaxLimit})
-				return err == nil && len(page.Traces) == 31
+				return err == nil && len(page.Traces) == 10
 			})
 			s.mu.Lock()
 			path := s.open.path
@@ -204,7 +203,7 @@ func TestAFileThatGoesWhileItIsUsed(t *testing.T) {
 // TestAFileThatIsDamagedWhileItIsUsed is found out by who reads or writes it.
 func TestAFileThatIsDamagedWhileItIsUsed(t *testing.T) {
 	dir, log := t.TempDir(), newPaper()
-	simple(log, 500)
+	simple(log, 200)
 	s := start(t, dir, log)
 	level(t, s, log)
 	check(t, s.Stop())
@@ -224,7 +223,7 @@ func TestAFileThatIsDamagedWhileItIsUsed(t *testing.T) {
 	s.Start(t.Context())
 	until(t, "all traces are there", func() bool {
 		page, err := s.Traces(t.Context(), Query{Limit: MaxLimit})
-		return err == nil && len(page.Traces) == 501
+		return err == nil && len(page.Traces) == 201
 	})
 	check(t, s.Stop())
 }
@@ -233,17 +232,17 @@ func TestAFileThatIsDamagedWhileItIsUsed(t *testing.T) {
 // new one is there.
 func TestRebuildWhileItIsRead(t *testing.T) {
 	dir, log := t.TempDir(), newPaper()
-	simple(log, 300)
+	simple(log, 50)
 	s := start(t, dir, log)
 	level(t, s, log)
 	var wg sync.WaitGroup
 	var done atomic.Bool
 	var asked atomic.Int64
-	for range 4 {
+	for range 3 {
 		wg.Go(func() {
 			for !done.Load() {
 				page, err := s.Traces(t.Context(), Query{Limit: MaxLimit})
-				if err != nil || len(page.Traces) < 300 {
+				if err != nil || len(page.Traces) < 50 {
 					t.Errorf("%d traces, %v", len(page.Traces), err)
 					return
 				}
@@ -256,7 +255,7 @@ func TestRebuildWhileItIsRead(t *testing.T) {
 			}
 		})
 	}
-	for round := 2; round < 5; round++ {
+	for round := 2; round < 4; round++ {
 		if !s.Rebuild() {
 			t.Error("a rebuild goes on already")
 		}
@@ -277,7 +276,7 @@ func TestRebuildWhileItIsRead(t *testing.T) {
 	if all := must(folder(dir).databases())(t); len(all) != 1 {
 		t.Errorf("left over: %v", all)
 	}
-	same(t, "rebuilt", dump(t, filepath.Join(dir, "store-4.db")), rebuilt(t, dir, log))
+	same(t, "rebuilt", dump(t, filepath.Join(dir, "store-3.db")), rebuilt(t, dir, log))
 }
 
 // TestDyingInASwap: at any place of a rebuild the process may die, and the next one
@@ -374,9 +373,12 @@ func TestALogThatCannotBeReached(t *testing.T) {
 	if n := count(t, s); n != 5 {
 		t.Errorf("%d traces", n)
 	}
+	if err := s.Await(t.Context(), events.Position{Generation: 1, Seq: 99}); !errors.Is(err, ErrStalled) {
+		t.Errorf("who waits hears %v", err)
+	}
 	log.down.Store(false)
 	simple(log.paper, 1)
-	level(t, s, log)
+	until(t, "it goes on", func() bool { page, err := s.Traces(t.Context(), Query{}); return err == nil && len(page.Traces) == 6 })
 }
 
 // moody is a log that may be away.

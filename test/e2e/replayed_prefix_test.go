@@ -204,6 +204,16 @@ func (r *reader) commitsOf(key events.TurnKey) (out []events.Commit) {
 	return out
 }
 
+// whole says that the log has its beginning: retention has taken nothing.
+func (r *reader) whole() bool {
+	for _, p := range r.traces {
+		if p.commits[0].Seq == 1 {
+			return true
+		}
+	}
+	return false
+}
+
 // events is how many events were read.
 func (r *reader) events() (n int) {
 	for _, p := range r.traces {

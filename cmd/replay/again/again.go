@@ -29,8 +29,8 @@ type Settings struct {
 	// Body gives the text of arguments that are kept outside the log; ok is false
 	// where they are not there. nil: none is.
 	Body func(events.BlobRef) (text string, ok bool)
-	// Redacted says that bodies were replaced: what hashes and sentences are made of is
-	// not at hand, and a policy cannot be asked.
+	// Redacted says that texts and digests were replaced: no digest fits what it is of, and
+	// what a placeholder stands for is compared with nothing, and not judged.
 	Redacted bool
 	// Tiers are the tiers of tools whose calls can be read by nobody here, "*" of all of
 	// them: a call of such a tool reads or executes, and no more is known of it. nil: what

@@ -188,5 +188,7 @@ func probed(e entry, c *lifecycle.Call) []candidate {
 	}
 	failed := p
 	failed.Failed = true
-	return []candidate{always(p), always(failed)}
+	lost := always(failed)
+	lost.assumes = probeFailed
+	return []candidate{always(p), lost}
 }

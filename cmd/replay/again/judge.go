@@ -49,15 +49,12 @@ func (s *Survey) judge(key events.TurnKey, p *pending, call int, d decided) {
 	ex, x := Example{key.Call(call), d.pos}, subject{turn: p.turn, tool: raw.Tool, args: raw.Args, known: d.known, verdict: d.verdict}
 	if s.conf.Registered != nil {
 		x.known = s.conf.Registered(raw.Tool)
-		if !x.known && (len(s.sum.Missing) < MaxGroups || s.sum.Missing[raw.Tool] > 0) {
+		if !x.known && d.known && (len(s.sum.Missing) < MaxGroups || s.sum.Missing[raw.Tool] > 0) {
 			s.sum.Missing[strings.Clone(raw.Tool)]++
 		}
 		x.known = x.known || d.known // what is not registered any more is judged as if it were
 	}
 	why := d.unlike
-	if s.conf.Redacted {
-		why = "the archive is redacted: what it would have done is not in it"
-	}
 	if why == "" {
 		j := s.choose(x, d.from)
 		if why = j.unjudged; why == "" {

@@ -59,11 +59,18 @@ func (s Settings) request(x subject) (r policy.Request, why string) {
 	if !ok {
 		return r, "its arguments are kept outside the log, and are not there"
 	}
+	redacted := s.Redacted || archived(x.turn)
 	args, err := lifecycle.Parse(text)
 	if err != nil {
+		if redacted && holdsPlaceholder(text) {
+			return r, redactedAway
+		}
 		return r, "its arguments do not parse"
 	}
 	r.Args = args.JSON
+	if redacted && (holdsPlaceholder(text) || x.verdict != nil && slices.ContainsFunc(namesIn(x.verdict.Operation), holdsPlaceholder)) {
+		return r, redactedAway
+	}
 	switch read := readings[x.tool]; {
 	case x.verdict != nil && x.verdict.Tier != "" && !inPart(x.verdict.Operation):
 		r.Op, r.Tier = x.verdict.Operation, x.verdict.Tier
@@ -87,10 +94,12 @@ func (s Settings) request(x subject) (r policy.Request, why string) {
 // inPart says whether a node has left something out of an operation that it recorded:
 // what is long is cut, and of many names the first are kept.
 func inPart(op events.Operation) bool {
-	return slices.ContainsFunc(slices.Concat(op.Paths, op.Hosts, op.Commands), func(s string) bool {
+	return slices.ContainsFunc(namesIn(op), func(s string) bool {
 		return strings.Contains(s, "… [") && strings.HasSuffix(s, " bytes more]") || strings.HasPrefix(s, "… and ") && strings.HasSuffix(s, " more")
 	})
 }
+
+func namesIn(op events.Operation) []string { return slices.Concat(op.Paths, op.Hosts, op.Commands) }
 
 // judge asks the gates that need no state. The allowlists are asked also of a call of
 // which why says that nothing else is known.
@@ -153,9 +162,6 @@ func (w *walker) ask(e entry, c *lifecycle.Call) []*judgement {
 	case *events.Denied:
 		x.known = v.Gate != string(lifecycle.GateAllow) || v.Code != events.UnknownTool
 	}
-	if w.Redacted {
-		return []*judgement{{unjudged: "the archive is redacted"}}
-	}
 	return w.judgeAll(w.Policy, x)
 }
 
@@ -163,7 +169,7 @@ func (w *walker) ask(e entry, c *lifecycle.Call) []*judgement {
 // the recorded one, behind the gates that stand before it. hash is that of the call's
 // arguments.
 func (j *judgement) over(r ruled, hash string) (lifecycle.Finding, events.Verdict) {
-	if j == nil || j.unjudged != "" || before(r.finding.Gate, lifecycle.GateAllow) || j.unlisted(r.finding) {
+	if j == nil || j.unjudged != "" || before(r.finding.Gate, lifecycle.GateAllow) || j.unlisted(r.finding) || j.unreadable(r.finding) {
 		return r.finding, r.verdict
 	}
 	v := r.verdict
@@ -176,6 +182,12 @@ func (j *judgement) over(r ruled, hash string) (lifecycle.Finding, events.Verdic
 		return r.finding, v
 	}
 	return j.finding, v
+}
+
+// unreadable says that a person would have to agree, and could not be shown that much:
+// what a tool makes of its arguments for a person to read is not at hand here.
+func (j *judgement) unreadable(f lifecycle.Finding) bool {
+	return f.Gate == lifecycle.GateAuthorize && f.Ruling == lifecycle.Deny && f.Code == events.TooLarge && j.finding.Ruling != lifecycle.Deny && j.asks()
 }
 
 // unlisted says that an allowlist of the operator's had refused the call, and that those

@@ -35,6 +35,8 @@ func judged(t *testing.T, s events.TurnSubmitted, f lifecycle.Finding, v events.
 	return w.key, w.log
 }
 
+const redactedArgs = `{"redacted":"[redacted 9 bytes 0123456789abcdef]"}`
+
 func one(c events.RawCall) events.TurnSubmitted {
 	return events.TurnSubmitted{Calls: []events.RawCall{c}}
 }
@@ -83,7 +85,11 @@ func TestAPolicyIsAskedAnew(t *testing.T) {
 		{"its tier wants a person", one(raw("fly", "{}")), deny(lifecycle.GateAuthorize, events.PermissionDenied), exec, again.Config{Policy: open{}, Settings: again.Settings{Tiers: map[string]events.Tier{"*": events.Approval}}}, "recorded denied PERMISSION_DENIED by authorize, would decide denied PERMISSION_DENIED by approve", ""},
 		{"recorded only in part", one(raw("fly", "{}")), lifecycle.Finding{}, long, again.Config{Policy: shut{}}, "", again.NoteUnjudged},
 		{"recorded only in part, and readable", one(raw("charge", "{}")), lifecycle.Finding{}, long, again.Config{Policy: shut{}}, "would decide denied", ""},
-		{"redacted", one(raw("charge", "{}")), lifecycle.Finding{}, exec, again.Config{Policy: shut{}, Settings: again.Settings{Redacted: true}}, "", again.NoteUnjudged},
+		{"too much for a person to read", one(raw("approve_me", "{}")), deny(lifecycle.GateAuthorize, events.TooLarge), exec, again.Config{Policy: open{}}, "", ""},
+		{"too much, and nobody need read it", one(raw("charge", "{}")), deny(lifecycle.GateAuthorize, events.TooLarge), exec, again.Config{Policy: open{}}, "would decide authorized (allow)", ""},
+		{"redacted", one(raw("charge", redactedArgs)), lifecycle.Finding{}, exec, again.Config{Policy: shut{}, Settings: again.Settings{Redacted: true}}, "", again.NoteUnjudged},
+		{"redacted, but not this one", one(raw("charge", "{}")), lifecycle.Finding{}, exec, again.Config{Policy: shut{}, Settings: again.Settings{Redacted: true}}, "would decide denied", ""},
+		{"only like what is redacted", one(raw("charge", redactedArgs)), lifecycle.Finding{}, exec, again.Config{Policy: shut{}}, "would decide denied", ""},
 		{"other words, strictly", one(raw("nosuch", "{}")), deny(lifecycle.GateAllow, events.UnknownTool), exec, again.Config{Policy: open{}, Strict: true}, "with /", ""},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
@@ -144,5 +150,26 @@ func TestWhereDecidingStops(t *testing.T) {
 	}
 	if r := again.Turn(key, nil, again.Config{}); r.Events != 0 || r.Stopped != nil || r.Difference != nil {
 		t.Errorf("nothing at all: %+v", r)
+	}
+}
+
+// TestAToolThatIsGoneIsMissed, and one that never was is not.
+func TestAToolThatIsGoneIsMissed(t *testing.T) {
+	exec := events.Verdict{Operation: events.Operation{Class: events.OpExecute}, Tier: events.Irreversible}
+	conf := again.Config{Policy: open{}, Settings: again.Settings{Registered: func(tool string) bool { return tool == "charge" }}}
+	unknown := lifecycle.Finding{Gate: lifecycle.GateAllow, Ruling: lifecycle.Deny, Code: events.UnknownTool}
+	for _, c := range []struct {
+		tool string
+		was  lifecycle.Finding
+		want []string
+	}{{"charge", lifecycle.Finding{}, nil}, {"old_name", lifecycle.Finding{}, []string{"old_name"}}, {"nosuch", unknown, nil}} {
+		key, log := judged(t, one(raw(c.tool, "{}")), c.was, exec)
+		r := again.Turn(key, log, conf)
+		if r.Difference != nil || r.Decided != r.Events || !slices.Equal(r.Missing, c.want) {
+			t.Errorf("%s: %v, missing %v", c.tool, r.Difference, r.Missing)
+		}
+		if s := survey(conf, again.Selection{}, log...); len(s.Missing) != len(c.want) || s.Calls != 1 || s.Changed != 0 {
+			t.Errorf("%s: %+v", c.tool, s)
+		}
 	}
 }

@@ -153,7 +153,7 @@ func (w *walker) approved(e entry, v *events.Approved) []candidate {
 // they are not at hand.
 func (w *walker) hashOf(args events.Body, recorded string) string {
 	text, ok := w.text(args)
-	if !ok {
+	if !ok || w.Redacted {
 		return recorded
 	}
 	a, err := lifecycle.Parse(text)

@@ -12,6 +12,7 @@ import (
 const (
 	longPause   = "it was not tried again: the other side must have asked for a longer pause than is waited for, which the log does not hold"
 	stillRan    = "it was not tried again: the end of the attempt must not have been confirmed, which the log does not hold"
+	probeFailed = "its tool could not tell what had become of the attempt: its probe must have failed, which the log does not hold"
 	foundByTool = "its tool must have been asked after the attempt whether the effect had happened, which the log does not hold"
 )
 

@@ -204,7 +204,7 @@ func TestWhatCannotBeJudgedIsCounted(t *testing.T) {
 		{"no JSON", again.Config{Policy: shut{}}, []bus.Stored{imported("Bash", `{"command":`)}, "do not parse"},
 		{"arguments elsewhere", again.Config{Policy: shut{}}, far, "outside the log"},
 		{"arguments at hand", again.Config{Policy: shut{}, Settings: again.Settings{Body: func(events.BlobRef) (string, bool) { return "{}", true }}}, far, ""},
-		{"redacted", again.Config{Policy: shut{}, Settings: again.Settings{Redacted: true}}, simple(1, raw("a", "{}")), "redacted"},
+		{"redacted", again.Config{Policy: shut{}, Settings: again.Settings{Redacted: true}}, simple(1, raw("a", redactedArgs)), "redacted"},
 		{"still open", again.Config{Policy: shut{}}, simple(1, raw("a", "{}"))[:1], "not come to a policy yet"},
 	} {
 		s := survey(c.conf, again.Selection{}, c.log...)

@@ -101,8 +101,9 @@ func (w *walker) run() {
 	}
 	if s := w.all[0].Event.(*events.TurnSubmitted); s.Verbatim() {
 		w.imported()
-	} else if s.Imported != "" {
+	} else if archived(s) {
 		w.all[0].Event = unmarked(s)
+		w.Redacted = w.Redacted || w.misfits()
 	}
 	for w.i < len(w.all) && w.report.Difference == nil && w.report.Stopped == nil {
 		e := w.all[w.i]
@@ -166,23 +167,28 @@ func (w *walker) note(e entry, kind, format string, args ...any) {
 	w.report.Notes = append(w.report.Notes, Note{Position: e.pos, Call: e.Call, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-// missing names the tools of the turn's calls that are not registered now.
+// missing names the tools of the turn's calls that are not registered now. One that was
+// not registered then either is not missed.
 func (w *walker) missing() {
-	if w.Registered == nil {
+	if w.Registered == nil || len(w.all) == 0 {
 		return
 	}
+	never := make(map[int]bool)
 	for _, e := range w.all {
-		s, ok := e.Event.(*events.TurnSubmitted)
-		if !ok {
+		if d, ok := e.Event.(*events.Denied); ok && d.Code == events.UnknownTool {
+			never[e.Call] = true
+		}
+	}
+	s, ok := w.all[0].Event.(*events.TurnSubmitted)
+	if !ok {
+		return
+	}
+	for i, c := range s.Calls {
+		if never[i] || slices.Contains(w.report.Missing, c.Tool) || w.Registered(c.Tool) {
 			continue
 		}
-		for i, c := range s.Calls {
-			if w.Registered(c.Tool) || slices.Contains(w.report.Missing, c.Tool) {
-				continue
-			}
-			w.report.Missing = append(w.report.Missing, c.Tool)
-			w.note(entry{pos: e.pos, Record: events.Record{Call: i}}, NoteMissing, "the tool is not registered now: what is recorded of it is taken")
-		}
+		w.report.Missing = append(w.report.Missing, c.Tool)
+		w.note(entry{pos: w.all[0].pos, Record: events.Record{Call: i}}, NoteMissing, "the tool %s is not registered now: what is recorded of it is taken", cut(c.Tool, 128))
 	}
 	slices.Sort(w.report.Missing)
 }
@@ -219,6 +225,9 @@ func (w *walker) step() {
 				best = t
 			case !t.ok && (best == nil || !best.ok && t.n > best.n):
 				best = t
+			}
+			if t.ok && !t.cut {
+				break // at another moment no more would follow
 			}
 		}
 		if best != nil && best.ok && best.assumes == "" && !best.cut {

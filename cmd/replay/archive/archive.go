@@ -33,7 +33,7 @@ const (
 	maxPages  = 1 << 16                          // pages of an index
 	maxRatio  = 1024                             // times the file's size: what all pieces unpack to, and
 	slack     = 64 << 20                         // bytes beside that
-	maxCommit = bus.MaxCommit                    // bytes of a stored commit
+	maxCommit = 2 * bus.MaxCommit                // bytes of a stored commit: one that was redacted may have grown
 	maxTraces = maxPages * 1024                  // in one file
 	endSize   = 256                              // bytes of the last piece
 	blockSize = 256 << 10                        // bytes of commits that are packed together, about

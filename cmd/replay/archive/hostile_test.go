@@ -322,10 +322,10 @@ func patched(t *testing.T, b []byte) []byte {
 // FuzzReader: whatever the bytes, the reader ends, and says what it finds within its
 // bounds.
 func FuzzReader(f *testing.F) {
-	whole := interleaved().write(f, 500, Options{Release: "test"})
+	whole := interleaved(15).write(f, 500, Options{Release: "test"})
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
-	f.Add(interleaved().write(f, blockSize, Options{Redaction: &Redaction{Mode: RedactBodies}}))
+	f.Add(interleaved(15).write(f, blockSize, Options{Redaction: &Redaction{Mode: RedactBodies}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := NewReader(bytes.NewReader(mended(b)), int64(len(b)))
 		if err != nil {

@@ -65,7 +65,7 @@ func (im *Import) Run(ctx context.Context, only []string, tell func(Outcome) err
 	for _, id := range only {
 		want[id] = true
 	}
-	err := im.From.each(ctx, func(trace string) error {
+	holes, err := im.From.each(ctx, func(trace string) error {
 		if len(only) > 0 && !want[trace] {
 			return nil
 		}
@@ -78,32 +78,35 @@ func (im *Import) Run(ctx context.Context, only []string, tell func(Outcome) err
 	})
 	for _, id := range only {
 		if want[id] && err == nil {
-			err = tell(Outcome{Trace: id, Status: Bad, Err: errors.New("it is not in the archive")})
+			err = tell(Outcome{Trace: id, Status: Bad, Err: errors.New("it is not in the archive, or cannot be read there")})
 		}
 	}
-	if err == nil {
-		err = im.From.Damage()
+	if err != nil {
+		return err
 	}
-	return err
+	return errors.Join(append([]error{im.From.damage}, holes[:min(len(holes), mostLost)]...)...)
 }
 
-// each yields the traces in the file's order.
-func (r *Reader) each(ctx context.Context, yield func(trace string) error) error {
+// each yields the traces in the file's order. holes are what cannot be read of the file.
+func (r *Reader) each(ctx context.Context, yield func(trace string) error) (holes []error, err error) {
 	seen := map[string]bool{}
 	for w := r.walker(); ; {
 		p, err := w.next(ctx)
 		var h *hole
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
-		case errors.As(err, &h), err == nil && (p.Kind != pieceCommits || seen[p.Trace]):
+			return holes, nil
+		case errors.As(err, &h):
+			holes = append(holes, err)
 			continue
 		case err != nil:
-			return err
+			return holes, err
+		case p.Kind != pieceCommits || seen[p.Trace]:
+			continue
 		}
 		seen[p.Trace] = true
 		if err := yield(p.Trace); err != nil {
-			return err
+			return holes, err
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/projections"
 	"github.com/sluice-run/sluice/test/corpus"
 )
 
@@ -178,7 +179,30 @@ func TestAnImportIsTheSameLog(t *testing.T) {
 			t.Fatalf("exported again: %+v\nwas %+v", again, m)
 		}
 		neverRun(t, second)
+		if d := cmp.Diff(answers(t, first), answers(t, second)); d != "" {
+			t.Fatalf("the model is told otherwise:\n%s", d)
+		}
 	})
+}
+
+// answers are what the model is told of each turn.
+func answers(t interface{ Fatal(...any) }, log bus.Tail) map[string][]events.Answer {
+	conv := projections.Answers.Init()
+	err := log.Read(context.Background(), events.Position{}, bus.Filter{}, false, func(s bus.Stored) error {
+		for e := range projections.Events(s.Generation, s.Seq, s.Commit) {
+			conv = projections.Answers.Apply(conv, e)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]events.Answer{}
+	for _, turn := range conv.Turns {
+		list, _ := turn.Answers(nil) // what stands outside stays a reference
+		out[turn.Key.String()] = list
+	}
+	return out
 }
 
 // neverRun says that no node may claim any turn of a log.

@@ -18,11 +18,15 @@ type piece struct {
 // hole is a part of the file in which no piece can be found.
 type hole struct {
 	from, to int64
+	last     bool   // it is the file's end
 	what     string // what the index says of it; "" if it says nothing
 }
 
 func (h *hole) Error() string {
 	where := fmt.Sprintf("the bytes %d to %d cannot be read", h.from, h.to)
+	if h.last {
+		where = fmt.Sprintf("it ends at byte %d, amid what begins at byte %d", h.to, h.from)
+	}
 	if h.what != "" {
 		where += ": " + h.what
 	}
@@ -91,7 +95,7 @@ func (w *walker) skip() error {
 		return err
 	}
 	w.at = min(to, w.r.end)
-	h := &hole{from: from, to: w.at}
+	h := &hole{from: from, to: w.at, last: w.at == w.r.size}
 	if w.r.damage == nil {
 		h.what = w.r.lostIn(h.from, h.to)
 	}

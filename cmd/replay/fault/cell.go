@@ -56,7 +56,6 @@ type cell struct {
 	errs     []Failure
 	story    []string
 	telling  bool
-	panics   int
 }
 
 func newCell(s *Script, system *actors.System, names func() string, strikes ...*strike) *cell {
@@ -109,6 +108,9 @@ func (c *cell) prepare() {
 			put(h.commits)
 		}
 		c.hold(h, last[h.commits[0].Turn])
+	}
+	if err := c.door.view.Barrier().Wait(background); err != nil { // it was durable long ago
+		c.fail(lawEngine, events.TurnEvent, "the trace's history is not durable: %v", err)
 	}
 }
 

@@ -25,7 +25,7 @@ func (c *cell) judge(base []events.Answer) []events.Answer {
 		c.fail("life", events.TurnEvent, "its history is broken: %s", t.Broken)
 		return nil
 	}
-	now := c.told7(t)
+	now := c.messages(t)
 	for i, call := range t.Calls {
 		c.checkEffects(i, call)
 		c.checkApproval(i, call)
@@ -42,9 +42,9 @@ func (c *cell) judge(base []events.Answer) []events.Answer {
 	return now
 }
 
-// told7 is what the model is told at the end. It checks L7: at every event there is one
+// messages is what the model is told at the end. It checks L7: at every event there is one
 // answer for each call, in the calls' order, and what has been told stays.
-func (c *cell) told7(t lifecycle.Turn) []events.Answer {
+func (c *cell) messages(t lifecycle.Turn) []events.Answer {
 	conv := projections.Answers.Init()
 	was := make([]events.Standing, len(c.s.calls))
 	for i := range was {
@@ -146,7 +146,7 @@ func (c *cell) answers(x *strike) *Answers {
 		c.fail(lawAnswers, x.pair.Call, "the log has %d events right behind the fault, and %d were appended", len(x.snap.read), len(x.snap.commits))
 		return nil
 	}
-	a := &Answers{Durable: "nothing: the turn was not in the log", Call: events.TurnEvent, Events: len(x.snap.read)}
+	a := &Answers{Durable: "nothing", Call: events.TurnEvent, Events: len(x.snap.read)}
 	if n := len(x.snap.read); n > 0 {
 		r := x.snap.read[n-1].Commit.Records[0]
 		a.Kind, a.Call = r.Event.Kind(), r.Call

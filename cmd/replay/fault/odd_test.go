@@ -83,7 +83,7 @@ func TestNoTools(t *testing.T) {
 	}
 	for _, dep := range deps {
 		name, ours := strings.CutPrefix(dep, module+"tools/")
-		if ours && name != "fs" || dep == "os/exec" || dep == "net/http" || strings.HasPrefix(dep, "github.com/nats-io/") {
+		if ours && name != "fs" || dep == "os/exec" || strings.HasPrefix(dep, "github.com/nats-io/") {
 			t.Errorf("it comes with %s", dep)
 		}
 	}

@@ -19,7 +19,7 @@ type rule struct {
 
 func mustBeSame(why string) rule { return rule{same: true, why: why} }
 
-func told2(s events.Standing, why string) rule { return rule{other: []events.Standing{s}, why: why} }
+func mustBe(s events.Standing, why string) rule { return rule{other: []events.Standing{s}, why: why} }
 
 // differences holds the answers against those without the fault, and against policy.
 func (c *cell) differences(x *strike, base, now []events.Answer) []Difference {
@@ -128,13 +128,23 @@ func (c *cell) afterLoss(x *strike, call *lifecycle.Call, i int) rule {
 	case call == nil || call.Phase != lifecycle.PhaseStarted && call.Phase != lifecycle.PhaseProbing:
 		return mustBeSame("no attempt was open when its owner was lost: it goes on where it stood")
 	case tier == events.Readonly:
-		return mustBeSame("it is readonly: it is started again")
+		return c.again(i, events.AnswerFailed, "it is readonly: it is started again")
 	case tier == events.Reversible && c.honours(i):
-		return mustBeSame("its tool does one effect for one key: it is started again with the same key")
+		return c.again(i, events.AnswerUnknown, "its tool does one effect for one key: it is started again with the same key")
 	case c.s.calls[i].verdict.Probe:
 		return c.probed(x, i)
 	}
-	return told2(events.AnswerUnknown, fmt.Sprintf("it is %s and had started when its owner was lost, and nobody can tell whether its effect happened: the model is told that it is not known", tier))
+	return mustBe(events.AnswerUnknown, fmt.Sprintf("it is %s and had started when its owner was lost, and nobody can tell whether its effect happened: the model is told that it is not known", tier))
+}
+
+// again is the rule where a call is started again. The attempt that was lost counts: one
+// that needed all that it may have fails sooner.
+func (c *cell) again(i int, spent events.Standing, why string) rule {
+	r := mustBeSame(why)
+	if k := c.s.calls[i]; len(k.attempts) > k.verdict.Retries {
+		r.other, r.why = []events.Standing{spent}, why+", as often as it may be tried: the lost attempt counts"
+	}
+	return r
 }
 
 // probed is the rule where a tool can be asked what happened.
@@ -144,13 +154,13 @@ func (c *cell) probed(x *strike, i int) rule {
 	happened := slices.ContainsFunc(x.snap.runs, func(r run) bool { return r.call == i && r.effect })
 	switch {
 	case cannot && !k.made:
-		return told2(events.AnswerUnknown, "its tool was asked and could not tell: it is not known")
+		return mustBe(events.AnswerUnknown, "its tool was asked and could not tell: it is not known")
 	case happened:
 		return rule{same: true, other: []events.Standing{events.AnswerSuccess}, why: "its tool was asked, and has found the effect: it is settled with it"}
 	case c.honours(i):
 		return mustBeSame("its tool was asked and has found no effect, and honours the key: it is started again with the same key")
 	}
-	return told2(events.AnswerUnknown, "its tool was asked and has found no effect, which does not prove that none is on its way: it is not known")
+	return mustBe(events.AnswerUnknown, "its tool was asked and has found no effect, which does not prove that none is on its way: it is not known")
 }
 
 // afterEnd is the rule where an attempt ended as the fault has it.
@@ -167,15 +177,15 @@ func (c *cell) afterEnd(x *strike, i int) rule {
 	case retries:
 		return rule{same: true, other: []events.Standing{events.AnswerFailed, events.AnswerUnknown}, code: events.CircuitOpen, why: "its tool was not there, and a second attempt can do no harm: it is tried again"}
 	case x.row.class == events.ClassInvalid || x.row.class == events.ClassConflict:
-		return told2(events.AnswerFailed, "its tool refused before it had an effect: it has failed")
+		return mustBe(events.AnswerFailed, "its tool refused before it had an effect: it has failed")
 	case tier == events.Readonly:
-		return told2(events.AnswerFailed, "it is readonly, and its attempt had no answer that can be used: it has failed, and had no effect")
+		return mustBe(events.AnswerFailed, "it is readonly, and its attempt had no answer that can be used: it has failed, and had no effect")
 	case !answered && k.verdict.Probe && x.row.Kind != LeaseLoss && !c.deafToProbe(k):
 		return rule{same: true, other: []events.Standing{events.AnswerSuccess}, why: "its attempt ended without an answer, and its tool was asked and has found the effect: it is settled with it"}
 	case answered:
-		return told2(events.AnswerUnknown, fmt.Sprintf("it is %s, and its tool said that it failed and not that it had no effect: the model is told to check", tier))
+		return mustBe(events.AnswerUnknown, fmt.Sprintf("it is %s, and its tool said that it failed and not that it had no effect: the model is told to check", tier))
 	}
-	return told2(events.AnswerUnknown, fmt.Sprintf("it is %s, and its attempt ended without the tool's own answer: an effect is possible, so that the model is told that it is not known", tier))
+	return mustBe(events.AnswerUnknown, fmt.Sprintf("it is %s, and its attempt ended without the tool's own answer: an effect is possible, so that the model is told that it is not known", tier))
 }
 
 // deafToProbe says that the tool could not tell when it was asked.

@@ -332,7 +332,11 @@ const usualRetries = 2
 // endOf makes up an end for a call that has none.
 func (s *Script) endOf(k *callScript) {
 	if k.ended != nil && (len(k.attempts) == 0 || k.attempts[len(k.attempts)-1].over) {
-		if len(k.attempts) == 0 && k.denied == nil && k.reuses == nil { // cancelled or timed out before it had run
+		switch {
+		case len(k.attempts) > 0:
+		case k.reuses != nil:
+			k.attempts = []attempt{{outcome: k.reuses.Outcome, over: true, answered: true, confirmed: true}}
+		default: // denied, cancelled or timed out before it had run
 			k.attempts = []attempt{{outcome: made(k), over: true, answered: true, confirmed: true}}
 		}
 		return

@@ -38,7 +38,10 @@ type Unplayable struct {
 // Build makes the scripts of a trace's turns, in their order. What cannot be played
 // at all is told beside them.
 func Build(t Trace, o Options) (scripts []*Script, not []Unplayable) {
-	b := builder{trace: t, options: o}
+	b := builder{trace: t, options: o, commits: make(map[events.TurnKey][]bus.Stored)}
+	for _, s := range t.Commits {
+		b.commits[s.Commit.Turn] = append(b.commits[s.Commit.Turn], s)
+	}
 	for _, key := range turnsOf(t.Commits) {
 		s, err := b.turn(key)
 		if err != nil {
@@ -67,16 +70,14 @@ func turnsOf(commits []bus.Stored) []events.TurnKey {
 type builder struct {
 	trace   Trace
 	options Options
+	commits map[events.TurnKey][]bus.Stored
 	legacy  []events.Commit // of earlier turns, that leave something to later ones
 }
 
-// legible is how much of a turn this release can build upon, and why it is not more.
+// legible is how much of a turn, of which all is recorded, this release can build upon, and why it is not more.
 func legible(key events.TurnKey, all []bus.Stored) (records []bus.Stored, turn lifecycle.Turn, why string) {
 	turn = lifecycle.Turn{Key: key}
 	for _, s := range all {
-		if s.Commit.Turn != key {
-			continue
-		}
 		whole := s.Commit.Records
 		for i, r := range whole {
 			next := lifecycle.Evolve(turn, lifecycle.Meta{At: s.Commit.At, By: s.Commit.By}, r)
@@ -101,7 +102,7 @@ var errHeadless = errors.New("its submission is missing: nothing says what was a
 
 // turn makes the script of one turn, and takes up what it leaves to later ones.
 func (b *builder) turn(key events.TurnKey) (*Script, error) {
-	commits, t, why := legible(key, b.trace.Commits)
+	commits, t, why := legible(key, b.commits[key])
 	if t.Submitted == nil {
 		if why != "" {
 			return nil, fmt.Errorf("%w (%s)", errHeadless, why)
@@ -193,14 +194,8 @@ func (b *builder) holders(s *Script) {
 }
 
 func (b *builder) find(key events.TurnKey) []events.Commit {
-	var out []events.Commit
-	for _, s := range b.trace.Commits {
-		if s.Commit.Turn == key {
-			out = append(out, s.Commit)
-		}
-	}
-	if len(out) > 0 || b.trace.Turn == nil {
-		return out
+	if here := b.commits[key]; len(here) > 0 || b.trace.Turn == nil {
+		return plain(here)
 	}
 	found, err := b.trace.Turn(key)
 	if err != nil {

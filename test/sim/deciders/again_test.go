@@ -2,6 +2,7 @@ package deciders
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sluice-run/sluice/cmd/replay/again"
@@ -19,11 +20,14 @@ func TestWhatHappenedIsDecidedAgain(t *testing.T) {
 		}
 		for _, c := range s.clients {
 			_, _, log := s.load(c.key)
-			r := again.Turn(c.key, log, again.Config{Strict: true})
+			r := again.Turn(c.key, log, again.Config{})
 			decided += r.Decided
 			for _, n := range r.Notes {
-				if n.Kind == again.NoteCut {
+				switch {
+				case n.Kind == again.NoteCut:
 					cut++
+				case n.Kind == again.NoteAssumed && !strings.Contains(n.Text, "its probe must have failed"): // that is in no event
+					t.Errorf("seed %d, %s: %s: %s", seed+1, c.key, n.Position, n.Text)
 				}
 			}
 			if r.Difference != nil || r.Stopped != nil || r.Decided != r.Events {
