@@ -17,6 +17,7 @@ import (
 const (
 	storePatience = 2 * time.Second  // until it has what was in the log when it was asked
 	searchLimit   = 10 * time.Second // of a search
+	farBehind     = 20_000           // commits: more than can be waited for
 )
 
 // errNoStore is the problem of a node without a read store.
@@ -46,7 +47,11 @@ func (a *API) ask(r *http.Request, do func(context.Context, *readstore.Store) er
 // level waits a while until the read store has what was in the log at the time of the
 // call, and says how many commits it lacks.
 func (a *API) level(ctx context.Context) (behind uint64, err error) {
-	head, err := a.desk.bus.Head(ctx)
+	s, err := a.store.Status(ctx)
+	if err != nil || s.Behind == 0 && s.State != readstore.StateBuilding || s.Behind > farBehind {
+		return s.Behind, err
+	}
+	head, err := events.ParsePosition(s.Head)
 	if err != nil {
 		return 0, err
 	}
@@ -56,7 +61,7 @@ func (a *API) level(ctx context.Context) (behind uint64, err error) {
 	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, readstore.ErrStalled) {
 		return 0, err
 	}
-	s, err := a.store.Status(ctx)
+	s, err = a.store.Status(ctx)
 	return s.Behind, err
 }
 

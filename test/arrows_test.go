@@ -87,6 +87,7 @@ func TestOneImporter(t *testing.T) {
 		"github.com/anishathalye/porcupine":          nil,
 		"github.com/cedar-policy/":                   {"policy/..."},
 		"mvdan.cc/sh/":                               {"policy/...", "tools/shell"},
+		"modernc.org/":                               {"projections/readstore"},
 		"github.com/modelcontextprotocol/go-sdk":     {"tools/mcp", "gateway/..."},
 	} {
 		for _, s := range sources(t) {

@@ -167,6 +167,11 @@ func TestBenchOpen(t *testing.T) {
 		began = time.Now()
 		benchRun(t, bin, "", append([]string{"show", "long", "--at", places[len(places)/2].String()}, args...)...)
 		t.Logf("%s: show --at the middle, as a process of its own: %s", what, time.Since(began).Round(time.Millisecond))
+		for _, form := range []string{"--svg", "--html"} {
+			began = time.Now()
+			page, _ := benchRun(t, bin, "", append([]string{"show", "long", form, "-"}, args...)...)
+			t.Logf("%s: show %s is %d KiB, in %s", what, form, len(page)>>10, time.Since(began).Round(time.Millisecond))
+		}
 	}
 	measure("through a running node", "--data", dir)
 	if err := ses.Close(); err != nil {

@@ -234,6 +234,9 @@ func (b *book) walk(ctx context.Context, from events.Position, f bus.Filter, do 
 // story tells a turn: of its events those between two positions, and how it stands
 // at a third one, which is not before them.
 func (b *book) story(ctx context.Context, c *chapter, from, to, at events.Position) (*story, error) {
+	if at.Compare(b.last) > 0 {
+		at = b.last // what came later is not in the book
+	}
 	st := c.stateBefore(from)
 	for {
 		err := b.walk(ctx, cmp.Or(st.next, c.from), bus.Filter{Trace: b.trace, Turn: c.key.Turn}, func(e projections.Event) error {
@@ -283,7 +286,7 @@ func (c *chapter) leap(st *story, at events.Position) *story {
 // earlier one of the same turn shows.
 func (st *story) withEventsOf(earlier *story) *story {
 	out := st.copyOf()
-	out.events, out.hidden = earlier.events, earlier.hidden
+	out.events, out.kept, out.hidden = earlier.events, earlier.kept, earlier.hidden
 	for offset, t := range earlier.calls {
 		out.tale(offset).events = t.events
 	}

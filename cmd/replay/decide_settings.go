@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -149,7 +150,19 @@ func openPolicy(name string) (policy.Authorizer, error) {
 	case policyDefault:
 		name = ""
 	}
-	return policyfile.Open(name)
+	p, err := policyfile.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return breakable{p}, nil
+}
+
+// breakable is a Cedar policy that can tell a deny of its own breaking from others.
+type breakable struct{ policy.Authorizer }
+
+// Faulted is again.Faulter's. Package cedar says it in the sentence alone.
+func (breakable) Faulted(v policy.Verdict) bool {
+	return v.Decision == policy.Deny && strings.HasPrefix(v.Reason, "The policy ") && strings.Contains(v.Reason, " cannot be evaluated for this call (")
 }
 
 // mostSettings is the size in bytes of the largest file of settings that is read.

@@ -236,6 +236,14 @@ func describe(e told) string {
 		return ending(v.Outcome, v.Reason)
 	case *events.Unknown:
 		return ending(v.Outcome, v.Why)
+	case *events.Approved:
+		return person("by "+v.By.ID+", for this "+v.Scope, v.Note)
+	case *events.Resolved:
+		return person("effects "+string(v.Effects)+" by "+v.By.ID, v.Note)
+	case *events.CancelRequested:
+		return person("by "+v.By.ID, v.Reason)
+	case *events.TurnCancelRequested:
+		return person("by "+v.By.ID, v.Reason)
 	case *events.TurnSubmitted:
 		return count(len(v.Calls), "call")
 	case *events.TurnPlanned:
@@ -253,6 +261,14 @@ func describe(e told) string {
 		return ending(*o, "")
 	}
 	return show.Short(e.detail, 300)
+}
+
+// person is what somebody did, and what they said of it.
+func person(did, note string) string {
+	if note == "" {
+		return show.Short(did, 200)
+	}
+	return show.Short(did, 200) + ": " + show.Short(note, 300)
 }
 
 // ending is how an attempt ended, without its answer.

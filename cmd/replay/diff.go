@@ -174,7 +174,7 @@ func (d *differ) load(ctx context.Context, r *reading, o operand) (*side, error)
 	}
 	for _, st := range s.turns {
 		if o.call == noCall {
-			s.events, s.calls = s.events+st.shown(), s.calls+len(st.turn.Calls)
+			s.events, s.calls = s.events+st.kept, s.calls+len(st.turn.Calls)
 		} else {
 			s.events, s.calls = s.events+len(st.told(o.call)), 1
 		}

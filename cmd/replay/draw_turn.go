@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/sluice-run/sluice/cmd/replay/picture"
 	"github.com/sluice-run/sluice/events"
@@ -10,7 +11,7 @@ import (
 
 // drawing is a turn as a picture's values.
 func (st *story) drawing(c choice, details bool) picture.Turn {
-	out := picture.Turn{Name: st.key.Turn, State: st.state(), Status: st.standing(), Start: st.first, End: st.last, About: st.about()}
+	out := picture.Turn{Name: st.key.Turn, State: st.state(), Status: st.standing(), Start: st.first, End: st.until(), About: st.about()}
 	for _, s := range st.spans {
 		out.Segments = append(out.Segments, segment(s))
 	}
@@ -77,7 +78,10 @@ func (st *story) drawnCall(n int, details bool) picture.Call {
 		return out
 	}
 	out.Tool, out.Hint, out.State = call.Tool, body(call.Args), callState(call)
-	out.Status, out.Effects = status(call), effects(call)
+	out.Status, out.Effects = status(call), strings.Replace(effects(call), "resolved: effects ", "resolved: ", 1)
+	if d, ok := call.Terminal.(*events.Denied); ok {
+		out.Status += ": " + string(d.Code)
+	}
 	if details {
 		for _, f := range st.facts(call) {
 			out.Facts = append(out.Facts, picture.Fact{Name: f.name, Text: f.text})
@@ -104,7 +108,7 @@ var segments = map[string]struct {
 	says string
 }{
 	spanQueue:    {picture.Queue, "waits for a node"},
-	spanGates:    {picture.Gates, "is judged"},
+	spanGates:    {picture.Gates, "is judged; a wait for the call that holds its key may be a part of it"},
 	spanKey:      {picture.Holding, "waits for the call that holds its key"},
 	spanApproval: {picture.Asking, "waits for a person"},
 	spanBatch:    {picture.Holding, "waits for the batches before"},

@@ -283,19 +283,26 @@ func (f *faulting) play(ctx context.Context, scripts []*fault.Script) error {
 	few := f.target.trace != "" && applicable(cells) <= mostTold
 	runner := fault.Runner{Story: few && f.verbose}
 	var werr error
+	var failed []fault.Cell
+	i := -1
 	err = runner.Play(ctx, cells, func(res fault.Result) {
+		i++
 		f.tally.Add(res)
 		if few && (res.Verdict != fault.NotApplicable || len(cells) <= mostTold) {
 			f.results = append(f.results, res)
 		}
-		if res.Verdict == fault.Failed && len(f.failed) < mostKept {
-			f.failed = append(f.failed, res)
+		if res.Verdict == fault.Failed && len(f.failed)+len(failed) < mostKept {
+			failed = append(failed, cells[i])
 		}
 		if f.app.json {
 			werr = errors.Join(werr, f.app.printJSON(res))
 		}
 	})
-	return errors.Join(err, werr)
+	if err := errors.Join(err, werr); err != nil {
+		return err
+	}
+	// They are played once more: the same cell is the same, and now its story is wanted.
+	return fault.Runner{Story: f.verbose}.Play(ctx, failed, func(res fault.Result) { f.failed = append(f.failed, res) })
 }
 
 // mostTold is how many cells are told in full where nothing failed.

@@ -60,7 +60,7 @@ func (f *faulting) tell() error {
 	return nil
 }
 
-// sum is the last line of --json.
+// faultSum is the last line of --json.
 type faultSum struct {
 	Traces       int              `json:"traces"`
 	Turns        int              `json:"turns"`

@@ -167,6 +167,9 @@ func (im *importer) file(ctx context.Context, path string) error {
 	if isArchive(src) {
 		return im.archive(ctx, path, name, src)
 	}
+	if im.prefix != "" || len(im.only) > 0 {
+		return exit.Misused(fmt.Errorf("%s is no archive: --as and --trace are for archives", name), "import it without them: a conversation's id comes from its content")
+	}
 	docs := newSplitter(src)
 	for {
 		doc, err := docs.next()

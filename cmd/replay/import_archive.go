@@ -30,6 +30,7 @@ type restored struct {
 	At      *positions `json:"now,omitempty"` // where what is new stands now
 	Missing int        `json:"missing_blobs,omitempty"`
 	Error   string     `json:"error,omitempty"`
+	broken  bool       // it is not whole in the archive
 }
 
 // positions are those of a first and a last commit.
@@ -125,7 +126,7 @@ func restoredOf(file string, o archive.Outcome) restored {
 		out.At = &at
 	}
 	if o.Err != nil {
-		out.Error = o.Err.Error()
+		out.Error, out.broken = o.Err.Error(), errors.Is(o.Err, archive.ErrDamaged) || errors.Is(o.Err, archive.ErrHostile)
 	}
 	return out
 }
@@ -193,6 +194,8 @@ func (im *importer) otherwise(one restored) string {
 	switch {
 	case one.Trace == "":
 		return "what is whole in it was imported; --archive shows the rest as far as it goes"
+	case one.broken:
+		return "--archive shows it as far as it goes; get the file once more from where it came from"
 	case im.prefix == "":
 		return "look at it with --archive, or import it beside the log's own with --as PREFIX"
 	}

@@ -147,7 +147,7 @@ func (p *page) tell(ctx context.Context) error {
 				return err
 			}
 		}
-		if st.shown() > 0 {
+		if st.kept > 0 {
 			p.stories = append(p.stories, st)
 		}
 	}

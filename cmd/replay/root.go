@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -97,6 +98,10 @@ func hint(err error) string {
 		return "use the sluice-replay of the release that wrote it, or a newer one"
 	case errors.Is(err, events.ErrID):
 		return "sluice-replay list shows the traces"
+	case errors.Is(err, archive.ErrHostile):
+		return "it was not written by sluice-replay export: do not trust where it came from"
+	case errors.Is(err, archive.ErrDamaged):
+		return "what could be read was; get the file once more from where it came from"
 	case errors.Is(err, bus.ErrRewound):
 		return "the log lost its tail while it was read: run this again"
 	case errors.Is(err, bus.ErrUnavailable), errors.Is(err, bus.ErrUncertain):

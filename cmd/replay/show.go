@@ -171,7 +171,7 @@ func (a *app) tree(p *page, redacted bool) {
 
 // tree hangs the turn below the trace. call is the one that is shown, or noCall.
 func (st *story) tree(root *node, call int, at events.Position) {
-	text := fmt.Sprintf("turn %s  %s  %s, took %s", st.key.Turn, st.standing(), stamp(st.first), took(st.last.Sub(st.first)))
+	text := fmt.Sprintf("turn %s  %s  %s, took %s", st.key.Turn, st.standing(), stamp(st.first), took(st.until().Sub(st.first)))
 	if st.parked > 0 {
 		text += ", parked " + took(st.parked)
 	}
@@ -196,7 +196,7 @@ func (st *story) tree(root *node, call int, at events.Position) {
 		st.batches(n)
 	}
 	st.strays(n, planned)
-	if more := st.count - st.hidden - st.shown(); more > 0 {
+	if more := st.count - st.hidden - st.kept; more > 0 {
 		n.add(fmt.Sprintf("… %s of it behind", count(more, "event")))
 	}
 }
@@ -262,7 +262,7 @@ func (st *story) batches(n *node) {
 
 // onPage says whether a call has an event on the page, or all of its turn is there.
 func (st *story) onPage(call int) bool {
-	return len(st.told(call)) > 0 || st.count == st.shown()
+	return len(st.told(call)) > 0 || st.count == st.kept
 }
 
 // strays hangs calls below the turn that are in no batch.

@@ -206,9 +206,13 @@ var spanOrder = []string{spanQueue, spanGates, spanKey, spanApproval, spanBatch,
 // appends, too.
 func (t *tale) stages(measured time.Duration) string {
 	sum, n := make(map[string]time.Duration), make(map[string]int)
+	lost := 0
 	for _, s := range t.spans {
 		if s.to.IsZero() {
 			continue
+		}
+		if s.lost {
+			lost++
 		}
 		sum[s.what] += s.to.Sub(s.from)
 		n[s.what]++
@@ -227,6 +231,13 @@ func (t *tale) stages(measured time.Duration) string {
 			part += fmt.Sprintf(" in %d attempts", n[what])
 		case n[what] > 1 && what == spanRetry:
 			part += fmt.Sprintf(" in %d waits", n[what])
+		}
+		switch {
+		case what != spanRun || lost == 0:
+		case n[what] > 1:
+			part += fmt.Sprintf(", %d of them until its owner was found lost", lost)
+		default:
+			part += " until its owner was found lost"
 		}
 		parts = append(parts, part)
 	}

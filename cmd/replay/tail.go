@@ -50,6 +50,9 @@ func (a *app) tail() *cobra.Command {
 			"  sluice-replay tail --tool charge --kind completed,unknown\n" +
 			"  sluice-replay tail --cursor seen.txt --json           goes on where the last run with that file has ended",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.set.archive != "" {
+				return exit.Misused(errors.New("an archive does not grow"), "show and list read it")
+			}
 			if err := t.parse(from, trace, kinds); err != nil {
 				return err
 			}

@@ -110,6 +110,7 @@ func (t *tailer) print(e gateway.FeedEvent) error {
 func (t *tailer) notice(e gateway.FeedEvent) error {
 	clear(t.seen)
 	t.at = e.Position
+	t.start = t.start || t.at == (events.Position{}) // nothing is left of what was read
 	why := "what stood between is not in the log any more"
 	if e.Notice == gateway.NoticeRewound {
 		why = "the log has lost its tail: drop what was read from there on"

@@ -22,8 +22,10 @@ type story struct {
 	calls   map[int]*tale
 	first   time.Time
 	last    time.Time
+	end     time.Time       // when it ended; zero while it has not. Events may stand behind it
 	count   int             // events, shown or not
-	hidden  int             // of them: those before the ones that are shown
+	kept    int             // of them: those that are shown
+	hidden  int             // and those before them
 	next    events.Position // behind its last event
 	parked  time.Duration   // in all
 	spans   []span          // the turn's own: in the queue, parked, without an owner
@@ -57,7 +59,7 @@ func newStory(key events.TurnKey) *story {
 // copyOf is the story as it stands, without the events that are shown.
 func (st *story) copyOf() *story {
 	out := *st
-	out.events, out.hidden = nil, st.count
+	out.events, out.kept, out.hidden = nil, 0, st.count
 	out.ended, out.spans = maps.Clone(st.ended), slices.Clone(st.spans)
 	out.calls = make(map[int]*tale, len(st.calls))
 	for offset, t := range st.calls {
@@ -79,6 +81,9 @@ func (st *story) tell(e projections.Event, keep bool) {
 	lastSign := st.last
 	st.count++
 	st.last = e.At
+	if st.end.IsZero() && events.EndsTurn(e.Kind()) {
+		st.end = e.At
+	}
 	st.next = events.Position{Generation: e.Pos.Generation, Seq: e.Pos.Seq, Index: e.Pos.Index + 1}
 	before := st.ownLast
 	if e.Call == events.TurnEvent {
@@ -98,11 +103,12 @@ func (st *story) tell(e projections.Event, keep bool) {
 		st.callSpans(t, e)
 	}
 	if !keep {
-		if len(st.events) == 0 && st.shown() == 0 {
+		if st.kept == 0 {
 			st.hidden = st.count
 		}
 		return
 	}
+	st.kept++
 	one := told{ev: e, detail: detailOf(e)}
 	if !before.IsZero() {
 		one.after = e.At.Sub(before)
@@ -113,15 +119,6 @@ func (st *story) tell(e projections.Event, keep bool) {
 	}
 	t := st.tale(e.Call)
 	t.events = append(t.events, one)
-}
-
-// shown is how many events are shown.
-func (st *story) shown() int {
-	n := len(st.events)
-	for _, t := range st.calls {
-		n += len(t.events)
-	}
-	return n
 }
 
 func (st *story) tale(offset int) *tale {
@@ -145,6 +142,14 @@ func (st *story) told(offset int) []told {
 func detailOf(e projections.Event) string {
 	m := projections.Timeline.Apply(projections.Timeline.Init(), e)
 	return m.All[0].Detail
+}
+
+// until is the time of the turn's end, else of its last event.
+func (st *story) until() time.Time {
+	if st.end.IsZero() {
+		return st.last
+	}
+	return st.end
 }
 
 // standing is how the turn stands, in a word or two.

@@ -202,7 +202,9 @@ func (w *whatIf) words(s again.Summary) string {
 	switch {
 	case s.Changed > 0:
 		parts[0] = count(s.Changed, "change")
-	case s.Same+s.Broken == 0:
+	case s.Broken > 0:
+		parts[0] = "no other change"
+	case s.Same == 0:
 		parts[0] = "nothing is known"
 	}
 	same := fmt.Sprintf("%d the same", s.Same)

@@ -112,6 +112,12 @@ func (r *Reader) Of(ctx context.Context, log bus.Tail) (bool, error) {
 	return holds(ctx, log, p.folded)
 }
 
+// unreadable is how many commits were passed over.
+func (r *Reader) unreadable(ctx context.Context) (n int64, err error) {
+	err = r.db.QueryRowContext(ctx, `SELECT count(*) FROM damaged`).Scan(&n)
+	return n, err
+}
+
 // view does something in one snapshot of the database.
 func (r *Reader) view(ctx context.Context, do func(*sql.Tx) error) error {
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -146,5 +152,8 @@ func Look(ctx context.Context, dir string) (Status, error) {
 	out := Status{State: StateFollowing, Dir: dir, File: r.path, Version: Version, Bytes: sizeOf(r.path)}
 	p, err := progressOf(ctx, r.db)
 	out.Position = p.next.String()
+	if err == nil {
+		out.Unreadable, err = r.unreadable(ctx)
+	}
 	return out, errors.Join(err, r.Close())
 }

@@ -9,8 +9,12 @@ import (
 	"github.com/sluice-run/sluice/events"
 )
 
-// stride is about how many commits are folded in one go of the loop.
-const stride = 4096
+// About how many commits are folded in one go of the loop: few while others want the
+// processors, so that no turn waits long for one.
+const (
+	stride     = 512
+	longStride = 4096 // where nothing can be read yet, or nobody else is there
+)
 
 // choresEvery is how often it is looked whether the log has dropped something, and
 // is still the same.
@@ -38,7 +42,7 @@ func (s *Store) run(ctx context.Context) {
 			s.fail(err)
 			pause, failing = failing, min(2*failing, lastErr)
 		case more:
-			pause, idle = min(time.Duration(s.cfg.Rest*float64(s.cfg.Now().Sub(began))), maxRest), s.cfg.Every
+			pause, idle = s.rest(s.cfg.Now().Sub(began)), s.cfg.Every
 		default:
 			idle = min(idle*2, maxIdle*s.cfg.Every)
 		}
@@ -50,6 +54,22 @@ func (s *Store) run(ctx context.Context) {
 			idle = s.cfg.Every
 		}
 	}
+}
+
+// rest is how long to rest after work: a third of it while nothing can be read yet.
+func (s *Store) rest(worked time.Duration) time.Duration {
+	if s.cur == nil {
+		worked /= 3
+	}
+	return min(time.Duration(s.cfg.Rest*float64(worked)), maxRest)
+}
+
+// stride is how much is done in one go.
+func (s *Store) stride() int {
+	if s.cur == nil || s.cfg.Rest < 0 {
+		return longStride
+	}
+	return stride
 }
 
 // pause waits, and says whether somebody woke it, if it may be woken.
@@ -105,15 +125,13 @@ func (s *Store) step(ctx context.Context) (more bool, err error) {
 	}
 	began := s.cfg.Now()
 	if s.cur != nil {
-		level, err := s.advance(ctx, s.cur)
-		if s.lost(ctx, err) {
+		more, err = s.follow(ctx, began)
+		if s.lost(err) {
 			return true, nil
 		}
-		s.progress(level, began)
 		if err != nil {
 			return false, err
 		}
-		more = !level
 	}
 	if s.next == nil {
 		return more, nil
@@ -130,6 +148,18 @@ func (s *Store) step(ctx context.Context) (more bool, err error) {
 	}
 	s.built()
 	return true, nil
+}
+
+// follow goes on with the database that is read, and removes a little of what the log
+// has dropped.
+func (s *Store) follow(ctx context.Context, began time.Time) (more bool, err error) {
+	level, err := s.advance(ctx, s.cur)
+	s.progress(level, began)
+	if err != nil {
+		return false, err
+	}
+	pruning, err := s.cur.prune(ctx, s.dropTo)
+	return !level || pruning, err
 }
 
 // isBad says whether a reader of the database found it damaged.
@@ -159,8 +189,8 @@ func (s *Store) prepare(ctx context.Context) error {
 	return err
 }
 
-// look sees, from time to time, that the databases are of this log, and removes what
-// the log has dropped.
+// look sees, from time to time, that the databases are of this log, and what the log
+// has dropped.
 func (s *Store) look(ctx context.Context) error {
 	if s.sure && s.cfg.Now().Sub(s.chores) < choresEvery {
 		return nil
@@ -187,20 +217,13 @@ func (s *Store) look(ctx context.Context) error {
 		if err := s.show(); err != nil {
 			return err
 		}
-		if err := s.prune(ctx); err != nil && !s.lost(ctx, err) {
-			return err
-		}
 	}
-	s.sure, s.chores = true, s.cfg.Now()
-	return nil
-}
-
-func (s *Store) prune(ctx context.Context) error {
 	first, err := firstOf(ctx, s.cfg.Log)
-	for more := err == nil; more && err == nil && ctx.Err() == nil; {
-		more, err = s.cur.prune(ctx, first)
+	if err != nil {
+		return err
 	}
-	return err
+	s.dropTo, s.sure, s.chores = first, true, s.cfg.Now()
+	return nil
 }
 
 // advance folds some more into a database, and mends it where the log has lost its
@@ -209,7 +232,7 @@ func (s *Store) advance(ctx context.Context, w *writer) (level bool, err error) 
 	if err := s.dir.room(); err != nil {
 		return false, err
 	}
-	level, err = w.pass(ctx, s.cfg.Log, stride)
+	level, err = w.pass(ctx, s.cfg.Log, s.stride())
 	if !errors.Is(err, bus.ErrRewound) {
 		return level, err
 	}
@@ -221,7 +244,7 @@ func (s *Store) advance(ctx context.Context, w *writer) (level bool, err error) 
 func spoilt(err error) bool { return err != nil && (damaged(err) || errors.Is(err, errTooFar)) }
 
 // lost gives the database that is read up, if an error says so.
-func (s *Store) lost(_ context.Context, err error) bool {
+func (s *Store) lost(err error) bool {
 	if !spoilt(err) {
 		return false
 	}
@@ -236,7 +259,7 @@ func (s *Store) lose(why string) {
 	s.cur = nil
 	s.mu.Lock()
 	h := s.open
-	s.open, s.rebuild, s.at, s.level = nil, false, progress{}, time.Time{}
+	s.open, s.rebuild, s.at, s.level = nil, false, progress{}, s.cfg.Now()
 	s.making = events.Position{}
 	s.announce()
 	s.mu.Unlock()

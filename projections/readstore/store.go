@@ -24,8 +24,9 @@ type Config struct {
 	// not wait for it.
 	Every time.Duration
 	// Rest is how long the store rests after work, as a multiple of how long that
-	// took, so that it leaves the machine to the node; 0 means 1, which is half of one
-	// core at most. Negative: it does not rest.
+	// took, so that it leaves the machine to the node; 0 means 3, which is a quarter of
+	// one processor at most. Where nothing can be read yet it is a third of that.
+	// Negative: it does not rest.
 	Rest   float64
 	Now    func() time.Time // nil means time.Now
 	Logger *slog.Logger     // nil discards
@@ -51,6 +52,7 @@ type Store struct {
 	cur    *writer // is read; nil: there is none
 	next   *writer // is being built; nil: there is none
 	last   int     // number of the newest database
+	dropTo uint64  // nothing before this sequence is in the log
 	chores time.Time
 	sure   bool // cur is known to be of this log
 
@@ -59,7 +61,7 @@ type Store struct {
 	bad     *handle       // that a reader found damaged
 	moved   chan struct{} // closed when at moves
 	at      progress      // of what is read
-	level   time.Time     // everything that was in the log then is in it
+	level   time.Time     // everything that was in the log then is in it; without one: since when
 	making  events.Position
 	rebuild bool // is wanted, or goes on
 	errs    int64
@@ -77,7 +79,7 @@ type handle struct {
 // nothing: see Start. It returns ErrInUse where another process fills the store.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c.Every = cmp.Or(c.Every, 200*time.Millisecond)
-	c.Rest = cmp.Or(c.Rest, 1)
+	c.Rest = cmp.Or(c.Rest, 3)
 	s := &Store{cfg: c, dir: folder(c.Dir), log: c.Logger, kick: make(chan struct{}, 1), moved: make(chan struct{})}
 	if c.Now == nil {
 		s.cfg.Now = time.Now
@@ -85,6 +87,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.level = s.cfg.Now()
 	var err error
 	if s.lock, err = s.dir.lock(); err != nil {
 		return nil, err
@@ -292,9 +295,13 @@ type Status struct {
 	Building string `json:"building,omitempty"` // how far the one in the making has come
 	Head     string `json:"head,omitempty"`     // of the log
 	Behind   uint64 `json:"behind"`             // commits that cannot be read yet
-	BehindMS int64  `json:"behind_ms"`          // everything older than that can be read; 0 where nothing is missing
-	Errors   int64  `json:"errors,omitempty"`   // of the log or the database, since the start
-	Error    string `json:"error,omitempty"`    // the last one, if that is what keeps it
+	// BehindMS says that everything older can be read, in milliseconds; 0 where nothing
+	// is missing. While there is nothing to read it says since when.
+	BehindMS int64 `json:"behind_ms"`
+	// Unreadable is how many commits of the log could not be read, and are not in it.
+	Unreadable int64  `json:"unreadable,omitempty"`
+	Errors     int64  `json:"errors,omitempty"` // of the log or the database, since the start
+	Error      string `json:"error,omitempty"`  // the last one, if that is what keeps it
 }
 
 // The states of a store.
@@ -310,9 +317,17 @@ func (s *Store) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	unreadable := int64(0)
+	err = s.use(func(r *Reader) (err error) {
+		unreadable, err = r.unreadable(ctx)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNone) {
+		return Status{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Status{State: StateFollowing, Dir: string(s.dir), Version: Version, Head: head.String(), Errors: s.errs, Error: s.lastErr}
+	out := Status{Unreadable: unreadable, State: StateFollowing, Dir: string(s.dir), Version: Version, Head: head.String(), Errors: s.errs, Error: s.lastErr}
 	at := s.at.next
 	switch {
 	case s.open == nil:

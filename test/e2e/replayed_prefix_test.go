@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -27,7 +28,7 @@ type moment struct {
 	at    events.Position
 	event string // kind, turn and call
 	ends  string // how each call of the turn has ended, and the turn
-	told  [sha256.Size]byte
+	told  digest // all that the model was told up to there
 }
 
 // past is what was read of a trace: the state at every prefix.
@@ -45,20 +46,30 @@ type turnPast struct {
 	state   lifecycle.Turn
 	ends    string
 	changes int
+	answers hash.Hash // of every answer that has changed so far, with what stands outside the log
 }
+
+// digest is a SHA-256.
+type digest = [sha256.Size]byte
+
+// renderings are the messages of turns, for every provider, by the answers that they say.
+// Rendering is a pure function and an expensive one.
+type renderings map[digest]digest
 
 // reader folds what it reads, event by event.
 type reader struct {
 	ctx    context.Context
 	blobs  projections.Blobs
+	known  renderings
+	anew   func(*projections.Turn) bool // whether messages are renderings also where they are known
 	traces map[string]*past
 	order  []string
 	broken []string // commits that cannot be read
 }
 
 // pasts reads everything.
-func pasts(ctx context.Context, from library) (*reader, error) {
-	r := &reader{ctx: ctx, traces: map[string]*past{}}
+func pasts(ctx context.Context, from library, known renderings, anew func(*projections.Turn) bool) (*reader, error) {
+	r := &reader{ctx: ctx, known: known, anew: anew, traces: map[string]*past{}}
 	r.blobs = func(ref events.BlobRef) ([]byte, error) { return from.Blobs().Get(ctx, ref) }
 	for at := (events.Position{}); ; {
 		err := from.Read(ctx, at, bus.Filter{}, false, r.add)
@@ -92,7 +103,7 @@ func (r *reader) add(s bus.Stored) error {
 func (r *reader) event(p *past, e projections.Event) error {
 	t := p.turns[e.Turn.Turn]
 	if t == nil {
-		t = &turnPast{state: lifecycle.Turn{Key: e.Turn}}
+		t = &turnPast{state: lifecycle.Turn{Key: e.Turn}, answers: sha256.New()}
 		p.turns[e.Turn.Turn] = t
 	}
 	t.state = lifecycle.Evolve(t.state, lifecycle.Meta{At: e.At, By: e.By}, e.Record)
@@ -101,16 +112,59 @@ func (r *reader) event(p *past, e projections.Event) error {
 	}
 	p.conv = projections.Answers.Apply(p.conv, e)
 	if a := p.conv.Turn(e.Turn); a != nil && a.Last == e.Pos {
-		if sampled(t.changes, len(a.Calls)+2) {
-			if err := r.render(p, a); err != nil {
-				return err
-			}
+		if err := r.changed(p, t, a, e.Call); err != nil {
+			return err
 		}
-		t.changes++
 	}
 	m := moment{at: e.Pos, event: fmt.Sprintf("%s of %s/%d", e.Kind(), e.Turn, e.Call), ends: t.ends}
 	p.told.Sum(m.told[:0])
 	p.moments = append(p.moments, m)
+	return nil
+}
+
+// changed takes up that what the model is told of a call, or of the turn, has changed.
+func (r *reader) changed(p *past, t *turnPast, a *projections.Turn, call int) error {
+	answers, _ := a.Answers(nil)
+	if call != events.TurnEvent {
+		answers = answers[call : call+1]
+	}
+	for _, one := range answers {
+		text, err := json.Marshal(one)
+		if err != nil {
+			return err
+		}
+		t.answers.Write(text)
+		if ref := one.Result.Text.Ref; ref != nil {
+			data, err := r.blobs(*ref)
+			if err := r.outage(err); err != nil {
+				return err
+			}
+			fmt.Fprintf(t.answers, "%v %s", err, data)
+		}
+	}
+	var now digest
+	t.answers.Sum(now[:0])
+	p.told.Write(now[:])
+	if sampled(t.changes, len(a.Calls)+2) {
+		said, ok := r.known[now]
+		if !ok || r.anew(a) {
+			var err error
+			if said, err = r.render(a); err != nil {
+				return err
+			}
+			r.known[now] = said
+		}
+		p.told.Write(said[:])
+	}
+	t.changes++
+	return nil
+}
+
+// outage is err where nothing can be said now of what stands outside the log.
+func (r *reader) outage(err error) error {
+	if r.ctx.Err() != nil || errors.Is(err, bus.ErrUnavailable) {
+		return err
+	}
 	return nil
 }
 
@@ -131,31 +185,31 @@ func endsOf(t lifecycle.Turn) string {
 }
 
 // sampled says at which of about n changes of a turn's answers its messages are
-// rendered: at all of few, else at the first and last eight, and sixteen between.
+// renderings: at all of few, else at the first and last eight, and sixteen between.
 func sampled(i, n int) bool {
 	const edge, most = 8, 32
 	return n <= most || i < edge || i >= n-edge || (i-edge)%((n-2*edge)/(most/2)) == 0
 }
 
-// render adds what the model is told now of a turn, for each provider.
-func (r *reader) render(p *past, t *projections.Turn) error {
+// render is what the model is told now of a turn, for every provider.
+func (r *reader) render(t *projections.Turn) (out digest, err error) {
+	all := sha256.New()
 	answers, err := t.Answers(r.blobs)
-	if err != nil {
-		if r.ctx.Err() != nil || errors.Is(err, bus.ErrUnavailable) {
-			return err
-		}
-		fmt.Fprintln(p.told, err)
+	if err := r.outage(err); err != nil {
+		return out, err
 	}
+	fmt.Fprintln(all, err)
 	for _, f := range codec.Formats() {
 		list, err := codec.Render(f, answers, codec.Options{CallBytes: t.Limits.CallBytes, TurnBytes: t.Limits.TurnBytes})
 		if err != nil {
-			return err
+			return out, err
 		}
 		for _, m := range list {
-			p.told.Write(append(m, '\n'))
+			all.Write(append(m, '\n'))
 		}
 	}
-	return nil
+	all.Sum(out[:0])
+	return out, nil
 }
 
 // differ says where two readings tell something else, "" if nowhere. Where places is
@@ -212,6 +266,14 @@ func (r *reader) whole() bool {
 		}
 	}
 	return false
+}
+
+// turns is how many turns were read.
+func (r *reader) turns() (n int) {
+	for _, p := range r.traces {
+		n += len(p.turns)
+	}
+	return n
 }
 
 // events is how many events were read.

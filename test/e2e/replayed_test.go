@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +22,10 @@ import (
 	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/cmd/replay/fault"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/projections"
 )
+
+var replayedAll = flag.Bool("replayed", true, "export what each test's nodes leave in their log, and replay it")
 
 var replayedKeep = flag.String("replayed.keep", "", "folder for the archives of live runs that are not replayed as they were")
 
@@ -29,7 +34,7 @@ var replayedKeep = flag.String("replayed.keep", "", "folder for the archives of 
 func (p *place) afterwards() {
 	t := p.t
 	t.Cleanup(func() {
-		if _, err := os.Stat(filepath.Join(p.data, "jetstream")); err == nil && !t.Failed() {
+		if _, err := os.Stat(filepath.Join(p.data, "jetstream")); err == nil && *replayedAll && !t.Failed() {
 			newReplay(t, p.provoked).directory(p.data)
 		}
 	})
@@ -53,7 +58,7 @@ func newKeeper(t *testing.T) *jettest.Server {
 // started earlier is stopped.
 func alsoReplayed(t *testing.T, url string) {
 	t.Cleanup(func() {
-		if !t.Failed() {
+		if *replayedAll && !t.Failed() {
 			newReplay(t, nil).server(url)
 		}
 	})
@@ -69,6 +74,7 @@ type replays struct {
 	provoked []string // what the test itself has broken: parts of what verify says
 	dir      string
 	file     string // the archive
+	known    renderings
 	began    time.Time
 }
 
@@ -78,7 +84,7 @@ func newReplay(t *testing.T, provoked []string) *replays {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &replays{t: t, provoked: provoked, dir: dir, file: filepath.Join(dir, "all.sluice"), began: time.Now()}
+	return &replays{t: t, provoked: provoked, dir: dir, file: filepath.Join(dir, "all.sluice"), known: renderings{}, began: time.Now()}
 }
 
 // directory replays the log of a data directory that nobody uses.
@@ -105,7 +111,7 @@ func (r *replays) read(url string) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := pasts(r.ctx, b)
+	log, err := pasts(r.ctx, b, r.known, func(*projections.Turn) bool { return false })
 	return log, errors.Join(err, b.Close())
 }
 
@@ -116,7 +122,7 @@ func (r *replays) all(read func() (*reader, error), where ...string) {
 	ctx, stop := context.WithTimeout(context.Background(), replayLimit)
 	defer stop()
 	r.ctx = ctx
-	said, exported := r.verb(append([]string{"export", "--all", "-o", r.file}, where...)...)
+	exported := r.verb(append([]string{"export", "--all", "-o", r.file}, where...)...)
 	log, err := read()
 	switch {
 	case err != nil:
@@ -124,14 +130,15 @@ func (r *replays) all(read func() (*reader, error), where ...string) {
 		return
 	case len(log.order) == 0:
 		return // nothing has run
-	case exported != nil:
-		r.t.Errorf("sluice-replay export of %v: %v\n%s", where, exported, said)
+	case exported.code != 0:
+		r.complain("export", exported)
 		return
 	}
 	r.verified()
 	r.decided()
+	r.archived(log)
 	r.imported(log)
-	r.played(r.archived(log))
+	r.played(log)
 	r.t.Logf("replayed: %d traces, %d events, in %v", len(log.order), log.events(), time.Since(r.began).Round(time.Millisecond))
 }
 
@@ -139,55 +146,61 @@ func (r *replays) all(read func() (*reader, error), where ...string) {
 // provoked.
 func (r *replays) verified() {
 	r.t.Helper()
-	said, err := r.verb("verify", "--archive", r.file)
-	for _, what := range r.provoked {
-		if err == nil || !strings.Contains(said, what) {
-			r.t.Errorf("sluice-replay verify does not tell what the test has provoked, %q: %v\n%s", what, err, tail(said, 4000))
-		}
-	}
-	if err != nil && len(r.provoked) == 0 {
-		r.t.Errorf("sluice-replay verify: %v\n%s", err, tail(said, 4000))
-		r.keep()
+	s := r.verb("verify", "--archive", r.file)
+	missing := func(what string) bool { return !strings.Contains(s.out, what) }
+	if (s.code != 0) != (len(r.provoked) > 0) || slices.ContainsFunc(r.provoked, missing) {
+		r.t.Errorf("the test provokes %q", r.provoked)
+		r.complain("verify", s)
 	}
 }
 
 // decided has every turn of the archive decided again: today's deciders do what was done.
 func (r *replays) decided() {
 	r.t.Helper()
-	if said, err := r.verb("decide", "--all", "--archive", r.file); err != nil {
-		r.t.Errorf("sluice-replay decide: %v\n%s", err, tail(said, 4000))
-		r.keep()
+	if s := r.verb("decide", "--all", "--archive", r.file); s.code != 0 {
+		r.complain("decide", s)
 	}
 }
 
-// verb runs a verb of sluice-replay, and returns all that it said.
-func (r *replays) verb(args ...string) (said string, err error) {
+// verb runs a verb of sluice-replay on the archive, or where args say.
+func (r *replays) verb(args ...string) spoken {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.ctx, replay(r.t), args...)
 	cmd.Env = clean(os.Environ())
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		r.t.Errorf("sluice-replay %q: %v", args, err)
+	}
+	return spoken{cmd.ProcessState.ExitCode(), out.String(), said.String()}
+}
+
+// complain fails the test because of what a verb said, and keeps the archive.
+func (r *replays) complain(verb string, s spoken) {
+	r.t.Helper()
+	r.t.Errorf("sluice-replay %s: exit %d\n%s\n%s", verb, s.code, tail(s.out, 4000), tail(s.err, 4000))
+	r.keep()
 }
 
 // archived holds the archive against the log: at every event the same ends, and the
-// same messages.
-func (r *replays) archived(log *reader) *reader {
+// same messages. Those of a turn's end are rendered anew.
+func (r *replays) archived(log *reader) {
 	r.t.Helper()
 	a, err := archive.Open(r.file)
 	if err != nil {
 		r.t.Error(err)
-		return nil
+		return
 	}
 	defer a.Close()
-	got, err := pasts(r.ctx, a)
+	got, err := pasts(r.ctx, a, r.known, func(t *projections.Turn) bool { return !t.Open() })
 	if err != nil {
 		r.t.Errorf("read the archive: %v", err)
-		return nil
+		return
 	}
 	if d := log.differ(got, true); d != "" {
 		r.t.Errorf("the log and its archive are not the same: %s", d)
 	}
-	return got
 }
 
 // imported puts the archive in a new log, and holds that against the first one.
@@ -195,8 +208,8 @@ func (r *replays) imported(log *reader) {
 	r.t.Helper()
 	s := jettest.StartWith(r.t, server.Options{JetStream: true, StoreDir: r.dir})
 	defer s.Stop()
-	if said, err := r.verb("import", r.file, "--nats", s.URL()); err != nil {
-		r.t.Errorf("sluice-replay import: %v\n%s", err, tail(said, 4000))
+	if said := r.verb("import", r.file, "--nats", s.URL()); said.code != 0 {
+		r.complain("import", said)
 		return
 	}
 	got, err := r.read(s.URL())
@@ -216,13 +229,35 @@ func (r *replays) imported(log *reader) {
 	}
 }
 
-// played plays every turn again over today's deciders and actors, without a fault: what
-// has ended ends in the same way, and the model is told the same.
+// played has every turn played again over today's deciders and actors, without a fault:
+// what has ended ends in the same way, and the model is told the same. Where the verb
+// says that something is not as recorded, turns that have not ended may be what it means.
 func (r *replays) played(log *reader) {
 	r.t.Helper()
-	if log == nil {
+	s := r.verb("fault", "--all", "--between", "start,turn_submitted", "--kind", "crash-lost", "--json", "--archive", r.file)
+	lines := strings.Split(strings.TrimSpace(s.out), "\n")
+	var sum struct {
+		Total struct {
+			Turns  int
+			Unlike *int `json:"unlike_recorded"`
+		}
+	}
+	err := json.Unmarshal([]byte(lines[len(lines)-1]), &sum)
+	if err != nil || sum.Total.Unlike == nil {
+		r.complain("fault", s)
 		return
 	}
+	if s.code == 0 && *sum.Total.Unlike == 0 && sum.Total.Turns == log.turns() {
+		return
+	}
+	if r.playedHere(log); !r.t.Failed() && s.code != 0 && log.whole() {
+		r.complain("fault", s)
+	}
+}
+
+// playedHere is played without the verb, and says which turns are meant.
+func (r *replays) playedHere(log *reader) {
+	r.t.Helper()
 	a, err := archive.Open(r.file)
 	if err != nil {
 		r.t.Error(err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -190,6 +191,28 @@ func keep(t *testing.T, out string) {
 		}
 	}
 	shown(t, made)
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+// TestLinks: what the pages lead to is there.
+func TestLinks(t *testing.T) {
+	for _, page := range pages {
+		path := filepath.Join(root, page)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := link.FindAllSubmatch(text, -1)
+		if len(found) == 0 {
+			t.Errorf("%s leads nowhere", page)
+		}
+		for _, m := range found {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), string(m[1]))); err != nil {
+				t.Errorf("%s: %v", page, err)
+			}
+		}
+	}
 }
 
 // shown: every picture that is made is shown by a page, and every one that is shown

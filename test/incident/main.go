@@ -42,6 +42,9 @@ func main() {
 // patience is how long anything may take that has to come about by itself.
 const patience = 5 * time.Minute
 
+// slow is how long the provider takes for A-17: longer than the node lives.
+const slow = 30 * time.Second
+
 // shop is the place where it happens.
 type shop struct {
 	node, replay string
@@ -105,14 +108,14 @@ func (s shop) before(ctx context.Context) error {
 	}
 	defer n.kill()
 	for _, t := range []turn{
-		look("shop-A16", "A-16", "c-81"), charge("shop-A16", "t2", "A-16", 45), reply("shop-A16", "t3", "A-16", "Dear Ines, your payment of 45 EUR was received. Thank you!"),
+		look("shop-A16", "A-16", "c-81"), charge("shop-A16", "t2", "A-16", 45, time.Second), reply("shop-A16", "t3", "A-16", "Dear Ines, your payment of 45 EUR was received. Thank you!"),
 		look("shop-A17", "A-17", "c-204"),
 	} {
 		if err := s.submit(ctx, t, true); err != nil {
 			return err
 		}
 	}
-	if err := s.submit(ctx, charge("shop-A17", "t2", "A-17", 120), false); err != nil {
+	if err := s.submit(ctx, charge("shop-A17", "t2", "A-17", 120, slow), false); err != nil {
 		return err
 	}
 	return s.charged(ctx, 2)
@@ -153,7 +156,7 @@ func (s shop) after(ctx context.Context) error {
 	defer n.kill()
 	// Submitting it again attaches to the turn that is there, and waits for its end.
 	for _, t := range []turn{
-		charge("shop-A17", "t2", "A-17", 120), charge("shop-A17", "t3", "A-17", 120),
+		charge("shop-A17", "t2", "A-17", 120, slow), charge("shop-A17", "t3", "A-17", 120, slow),
 		reply("shop-A17", "t4", "A-17", "Dear Tomas, your payment of 120 EUR has failed. You have not been charged. Please try again."),
 	} {
 		if err := s.submit(ctx, t, true); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"time"
 )
 
 // turn is one message of the model, and where it belongs.
@@ -29,13 +30,13 @@ func look(trace, order, customer string) turn {
 	}}
 }
 
-// charge takes money. The provider answers after two seconds.
-func charge(trace, id, order string, amount int) turn {
+// charge takes money. The provider answers a while after it has.
+func charge(trace, id, order string, amount int, answers time.Duration) turn {
 	return turn{trace, id, []call{{"charge", struct {
 		Order   string `json:"order"`
 		Amount  int    `json:"amount"`
-		StallMS int    `json:"stall_ms"`
-	}{order, amount, 2000}}}}
+		StallMS int64  `json:"stall_ms"`
+	}{order, amount, answers.Milliseconds()}}}}
 }
 
 // reply is what the customer is told.

@@ -9,7 +9,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/replay/again"
 )
 
-var againFlag = flag.Uint64("again", 40, "how many seeds' logs to decide again")
+var againFlag = flag.Uint64("again", 20, "how many seeds' logs to decide again")
 
 // TestWhatHappenedIsDecidedAgain: today's deciders and policy, given what led to each
 // log, decide every event of it once more, whatever went wrong meanwhile.

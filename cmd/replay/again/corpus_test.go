@@ -1,10 +1,12 @@
 package again_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/replay/again"
+	"github.com/sluice-run/sluice/cmd/replay/archive"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/test/corpus"
 )
@@ -43,5 +45,38 @@ func TestEveryReleasesLogsAreDecidedTheSame(t *testing.T) {
 	}
 	if decided < 100 {
 		t.Errorf("only %d events", decided)
+	}
+}
+
+// TestEveryReleasesArchivesAreDecidedTheSame: also those that were redacted.
+func TestEveryReleasesArchivesAreDecidedTheSame(t *testing.T) {
+	files, err := filepath.Glob("../../../test/corpus/archives/v*/*.sluice")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d archives, %v", len(files), err)
+	}
+	for _, file := range files {
+		a, err := archive.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		of := map[events.TurnKey][]bus.Stored{}
+		err = a.Read(t.Context(), events.Position{}, bus.Filter{}, false, func(s bus.Stored) error {
+			of[s.Commit.Turn] = append(of[s.Commit.Turn], s)
+			return nil
+		})
+		if err != nil || len(of) == 0 {
+			t.Fatalf("%s: %d turns, %v", file, len(of), err)
+		}
+		conf := again.Config{Settings: again.Settings{Redacted: a.Redacted(), Body: func(ref events.BlobRef) (string, bool) {
+			b, err := a.Blobs().Get(t.Context(), ref)
+			return string(b), err == nil
+		}}}
+		for k, log := range of {
+			r := again.Turn(k, log, conf)
+			if stopped := r.Stopped != nil && r.Stopped.Kind != again.StopNewer; r.Difference != nil || stopped {
+				t.Errorf("%s, %s: %v, %+v", file, k, r.Difference, r.Stopped)
+			}
+		}
 	}
 }

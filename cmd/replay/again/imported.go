@@ -1,6 +1,9 @@
 package again
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 )
@@ -16,10 +19,11 @@ func (w *walker) imported() {
 			answers[e.Call] = &v.Result
 		}
 	}
+	w.Redacted = w.Redacted || w.misfits() && slices.ContainsFunc(s.Calls, func(c events.RawCall) bool { return holdsPlaceholder(c.Args.Text) })
 	at := w.all[len(w.all)-1].at
 	out, err := lifecycle.Import(w.key, *s, answers, at)
 	t := &try{err: err, out: out}
-	for t.n < len(out) && w.i+t.n < len(w.all) && w.same(w.all[w.i+t.n].Record, w.dated(out[t.n], t.n)) {
+	for t.n < len(out) && w.i+t.n < len(w.all) && w.same(w.all[w.i+t.n].Record, w.asImported(out[t.n], t.n)) {
 		t.n++
 	}
 	if err != nil || t.n < len(out) && t.n < len(w.all) {
@@ -33,13 +37,29 @@ func (w *walker) imported() {
 	w.take(t.n)
 }
 
-// dated is a synthetic event with the times of the recorded one: they say when it was
-// imported, and a history that was cut off was imported at several.
-func (w *walker) dated(r events.Record, n int) events.Record {
-	st, ok := r.Event.(*events.Started)
-	if was, started := w.all[n].Event.(*events.Started); ok && started {
-		out := *st
-		out.Deadline = was.Deadline
+// asImported is a synthetic event with what the recorded one has of when and where it was
+// imported: its times, since a history that was cut off was imported at several, and the
+// digests of arguments that were redacted since.
+func (w *walker) asImported(r events.Record, n int) events.Record {
+	hash := ""
+	if w.Redacted && r.Call != events.TurnEvent {
+		hash, _, _ = w.learnt(r.Call)
+	}
+	switch v := r.Event.(type) {
+	case *events.Requested:
+		out := *v
+		out.Hash = cmp.Or(hash, v.Hash)
+		r.Event = &out
+	case *events.Authorized:
+		out := *v
+		out.Verdict.Hash = cmp.Or(hash, v.Verdict.Hash)
+		r.Event = &out
+	case *events.Started:
+		out := *v
+		out.Hash = cmp.Or(hash, v.Hash)
+		if was, ok := w.all[n].Event.(*events.Started); ok {
+			out.Deadline = was.Deadline
+		}
 		r.Event = &out
 	}
 	return r

@@ -107,7 +107,7 @@ func pick(facts []lifecycle.CallFacts, at []int) []lifecycle.CallFacts {
 // learnt is what the rest of the record says of a call: the hash of its arguments, and
 // what it locks; ok is false where that is not recorded.
 func (w *walker) learnt(call int) (hash string, uses []events.ResourceUse, ok bool) {
-	if c := w.t.Calls[call]; c.Phase != lifecycle.PhaseNone {
+	if c := w.t.Call(call); c != nil && c.Phase != lifecycle.PhaseNone {
 		hash = c.Hash
 	}
 	for _, e := range w.all[w.i:] {

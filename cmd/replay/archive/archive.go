@@ -34,12 +34,11 @@ const (
 	maxRatio  = 1024                             // times the file's size: what all pieces unpack to, and
 	slack     = 64 << 20                         // bytes beside that
 	maxCommit = 2 * bus.MaxCommit                // bytes of a stored commit: one that was redacted may have grown
-	maxTraces = maxPages * 1024                  // in one file
 	endSize   = 256                              // bytes of the last piece
 	blockSize = 256 << 10                        // bytes of commits that are packed together, about
 	partSize  = 1 << 20                          // bytes of a blob that are packed together
 	pageSize  = 256 << 10                        // bytes of an index that are packed together, about
-	maxList   = maxRaw / 8                       // elements of a list in an index
+	maxSeq    = 1 << 62                          // sequence
 	maxText   = 256                              // bytes of a release's name
 	_         = uint(maxRaw - maxCommit - 1<<10) // a commit fits into a piece
 )

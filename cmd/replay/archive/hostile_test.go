@@ -23,16 +23,16 @@ import (
 type forger struct {
 	t   testing.TB
 	out bytes.Buffer
-	p   *packer
+	enc *zstd.Encoder
 }
 
 func forge(t testing.TB) *forger {
 	t.Helper()
-	p, err := newPacker()
+	enc, err := encoder()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &forger{t: t, p: p}
+	f := &forger{t: t, enc: enc}
 	f.piece(head{Kind: pieceBegin, Format: Format}, nil)
 	return f
 }
@@ -43,7 +43,7 @@ func (f *forger) piece(h head, raw []byte) int64 {
 	at := f.out.Len()
 	var frame []byte
 	if raw != nil {
-		frame = f.p.pack(raw)
+		frame = f.enc.EncodeAll(raw, nil)
 		was := h
 		h = sized(h, raw, frame)
 		if was.Raw != 0 {
@@ -97,89 +97,94 @@ func one(trace string, seq uint64) Commit {
 	return Commit{at(seq), key, commitOf(key, fmt.Sprint(trace, seq), events.Body{Text: "x"})}
 }
 
+// final is the head of a trace's only commit.
+func final(trace string, seq uint64) head {
+	return head{Trace: trace, Count: 1, First: seq, Last: seq, Final: true}
+}
+
+// hostile are archives that no writer writes, and what is said of each.
+var hostile = []struct {
+	name string
+	make func(*forger) []byte
+	want string
+}{
+	{"a path for a trace", func(f *forger) []byte {
+		f.commits(final("../../etc", 1), one("t", 1))
+		return f.end(Manifest{})
+	}, "id must be"},
+	{"control characters in a turn", func(f *forger) []byte {
+		c := one("t", 1)
+		c.Turn.Turn = "u\x1b[2K"
+		f.commits(final("t", 1), c)
+		return f.end(Manifest{})
+	}, "id must be"},
+	{"a trace twice", func(f *forger) []byte {
+		f.commits(final("t", 1), one("t", 1))
+		f.commits(final("v", 2), one("v", 2))
+		f.commits(final("t", 3), one("t", 3))
+		return f.end(Manifest{})
+	}, "trace t is in it twice"},
+	{"traces in disorder", func(f *forger) []byte {
+		f.commits(final("t", 9), one("t", 9))
+		f.commits(final("v", 2), one("v", 2))
+		return f.end(Manifest{})
+	}, "began later"},
+	{"sequences in disorder", func(f *forger) []byte {
+		f.commits(head{Trace: "t", Count: 2, First: 1, Last: 9, Final: true}, one("t", 9), one("t", 1))
+		return f.end(Manifest{})
+	}, "not those that the head"},
+	{"a size that is none", func(f *forger) []byte {
+		h := final("t", 1)
+		h.Raw = maxRaw
+		f.commits(h, one("t", 1))
+		return f.end(Manifest{})
+	}, "another size than its head says"},
+	{"a piece that is too large", func(f *forger) []byte {
+		h := final("t", 1)
+		h.Raw = maxRaw + 1
+		f.commits(h, one("t", 1))
+		return f.end(Manifest{})
+	}, "at most 4194304"},
+	{"a blob that is too large", func(f *forger) []byte {
+		f.piece(head{Kind: pieceBlob, Digest: make([]byte, 32), Size: math.MaxInt64}, []byte("x"))
+		return f.end(Manifest{})
+	}, "at most 268435456"},
+	{"a bomb", bomb, "unpacks to more than 1024 times its size"},
+	{"an archive behind another", func(f *forger) []byte {
+		f.commits(final("t", 1), one("t", 1))
+		f.piece(head{Kind: pieceBegin, Format: Format}, nil)
+		f.commits(final("v", 2), one("v", 2))
+		return f.end(Manifest{})
+	}, "it begins twice"},
+	{"more commits than bytes", func(f *forger) []byte {
+		h := final("t", 1)
+		h.Count, h.Last = 1<<40, 1<<41
+		f.commits(h, one("t", 1))
+		return f.end(Manifest{})
+	}, "1099511627776 commits"},
+	{"a turn that is another's", func(f *forger) []byte {
+		c := one("other", 1)
+		c.Turn.Trace = "t"
+		f.commits(final("t", 1), c)
+		return f.end(Manifest{})
+	}, "it says that it is of turn other/u"},
+	{"nested too deep", func(f *forger) []byte {
+		c := one("t", 1)
+		c.Body = bytes.Repeat([]byte{0x91}, 400_000)
+		f.commits(final("t", 1), c)
+		return f.end(Manifest{})
+	}, "nested too deep"},
+	{"a list of four thousand million", func(f *forger) []byte {
+		c := one("t", 1)
+		c.Body = []byte{0xdd, 0xff, 0xff, 0xff, 0xff}
+		f.commits(final("t", 1), c)
+		return f.end(Manifest{})
+	}, "longer than it is"},
+}
+
 // TestHostileArchivesAreRefused by a bound, BEFORE room is made for what they say.
 func TestHostileArchivesAreRefused(t *testing.T) {
-	ok := func(trace string, seq uint64) head {
-		return head{Trace: trace, Count: 1, First: seq, Last: seq, Final: true}
-	}
-	for _, c := range []struct {
-		name string
-		make func(*forger) []byte
-		want string
-	}{
-		{"a path for a trace", func(f *forger) []byte {
-			f.commits(ok("../../etc", 1), one("t", 1))
-			return f.end(Manifest{})
-		}, "id must be"},
-		{"control characters in a turn", func(f *forger) []byte {
-			c := one("t", 1)
-			c.Turn.Turn = "u\x1b[2K"
-			f.commits(ok("t", 1), c)
-			return f.end(Manifest{})
-		}, "id must be"},
-		{"a trace twice", func(f *forger) []byte {
-			f.commits(ok("t", 1), one("t", 1))
-			f.commits(ok("v", 2), one("v", 2))
-			f.commits(ok("t", 3), one("t", 3))
-			return f.end(Manifest{})
-		}, "trace t is in it twice"},
-		{"traces in disorder", func(f *forger) []byte {
-			f.commits(ok("t", 9), one("t", 9))
-			f.commits(ok("v", 2), one("v", 2))
-			return f.end(Manifest{})
-		}, "began later"},
-		{"sequences in disorder", func(f *forger) []byte {
-			f.commits(head{Trace: "t", Count: 2, First: 1, Last: 9, Final: true}, one("t", 9), one("t", 1))
-			return f.end(Manifest{})
-		}, "not those that the head"},
-		{"a size that is none", func(f *forger) []byte {
-			h := ok("t", 1)
-			h.Raw = maxRaw
-			f.commits(h, one("t", 1))
-			return f.end(Manifest{})
-		}, "another size than its head says"},
-		{"a piece that is too large", func(f *forger) []byte {
-			h := ok("t", 1)
-			h.Raw = maxRaw + 1
-			f.commits(h, one("t", 1))
-			return f.end(Manifest{})
-		}, "at most 4194304"},
-		{"a blob that is too large", func(f *forger) []byte {
-			f.piece(head{Kind: pieceBlob, Digest: make([]byte, 32), Size: math.MaxInt64}, []byte("x"))
-			return f.end(Manifest{})
-		}, "at most 268435456"},
-		{"a bomb", bomb, "unpacks to more than 1024 times its size"},
-		{"an archive behind another", func(f *forger) []byte {
-			f.commits(ok("t", 1), one("t", 1))
-			f.piece(head{Kind: pieceBegin, Format: Format}, nil)
-			f.commits(ok("v", 2), one("v", 2))
-			return f.end(Manifest{})
-		}, "it begins twice"},
-		{"more commits than bytes", func(f *forger) []byte {
-			h := ok("t", 1)
-			h.Count, h.Last = 1<<40, 1<<41
-			f.commits(h, one("t", 1))
-			return f.end(Manifest{})
-		}, "1099511627776 commits"},
-		{"a turn that is another's", func(f *forger) []byte {
-			c := one("other", 1)
-			c.Turn.Trace = "t"
-			f.commits(ok("t", 1), c)
-			return f.end(Manifest{})
-		}, "it says that it is of turn other/u"},
-		{"nested too deep", func(f *forger) []byte {
-			c := one("t", 1)
-			c.Body = bytes.Repeat([]byte{0x91}, 400_000)
-			f.commits(ok("t", 1), c)
-			return f.end(Manifest{})
-		}, "nested too deep"},
-		{"a list of four thousand million", func(f *forger) []byte {
-			c := one("t", 1)
-			c.Body = []byte{0xdd, 0xff, 0xff, 0xff, 0xff}
-			f.commits(ok("t", 1), c)
-			return f.end(Manifest{})
-		}, "longer than it is"},
-	} {
+	for _, c := range hostile {
 		b := c.make(forge(t))
 		r, err := NewReader(bytes.NewReader(b), int64(len(b)))
 		said := fmt.Sprint(err)

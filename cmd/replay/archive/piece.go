@@ -136,7 +136,7 @@ func (h head) check() error {
 		return fmt.Errorf("%w: a head without the size or the digest of its frame", ErrHostile)
 	case h.Kind == pieceCommits:
 		return h.checkCommits()
-	case h.Kind == pieceBlob && (len(h.Digest) != sha256.Size || h.Offset+h.Raw > h.Size):
+	case h.Kind == pieceBlob && (len(h.Digest) != sha256.Size || h.Offset > h.Size-h.Raw):
 		return fmt.Errorf("%w: a part of a blob that is not in it", ErrHostile)
 	}
 	return nil
@@ -146,21 +146,17 @@ func (h head) checkCommits() error {
 	if err := events.CheckID("trace", h.Trace); err != nil {
 		return fmt.Errorf("%w: %w", ErrHostile, err)
 	}
-	if h.Count == 0 || h.Raw == 0 || int64(h.Count) > h.Raw || h.First > h.Last || h.Last-h.First < uint64(h.Count-1) {
+	if h.Count == 0 || h.Raw == 0 || int64(h.Count) > h.Raw || h.First > h.Last || h.Last > maxSeq || h.Last-h.First < uint64(h.Count-1) {
 		return fmt.Errorf("%w: trace %s: %d commits from sequence %d to %d in %d bytes", ErrHostile, h.Trace, h.Count, h.First, h.Last, h.Raw)
 	}
 	return nil
 }
 
-// packer makes frames. The same bytes give the same frame.
-type packer struct{ enc *zstd.Encoder }
-
-func newPacker() (*packer, error) {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithSingleSegment(true))
-	return &packer{enc}, err
-}
-
-func (p *packer) pack(raw []byte) []byte { return p.enc.EncodeAll(raw, nil) }
+// encoder makes frames, for all writers: it costs more to make than to use. The same
+// bytes give the same frame. It holds no goroutine, and may be used from many.
+var encoder = sync.OnceValues(func() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithSingleSegment(true))
+})
 
 // sized is a head with what it says of its frame.
 func sized(h head, raw, frame []byte) head {

@@ -33,18 +33,18 @@ type Reader struct {
 // if it begins as an archive does: see Damage. Errors are ErrNotArchive, ErrNewer,
 // ErrHostile, or the file's.
 func Open(path string) (*Reader, error) {
+	info, err := os.Stat(path) // opening a pipe would wait for who writes it
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	var r *Reader
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", path)
-	}
-	if err == nil {
-		r, err = NewReader(f, info.Size())
-	}
+	r, err := NewReader(f, info.Size())
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

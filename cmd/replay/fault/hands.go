@@ -215,6 +215,7 @@ type run struct {
 	nth      int // of the call, from 0
 	tier     events.Tier
 	key      string // "" where the tool does not honour one
+	given    string // the idempotency key that it was given, honoured or not
 	locks    []events.Lock
 	began    time.Time
 	over     bool // nothing of it runs any more
@@ -228,7 +229,7 @@ type run struct {
 func (l *ledger) begin(n *node, in tools.Invocation) *run {
 	k := l.c.s.calls[in.Call.Offset]
 	r := &run{c: l.c, n: n, call: in.Call.Offset, attempt: in.Attempt, tier: k.verdict.Tier, locks: in.Locks, began: n.m.Now()}
-	if k.verdict.HonoursKey {
+	if r.given = in.Key; k.verdict.HonoursKey {
 		r.key = in.Key
 	}
 	for _, o := range l.runs {
@@ -249,8 +250,12 @@ func (r *run) happen() {
 	r.effect = true
 	r.c.tell("the effect of call %d happens, attempt %d", r.call, r.attempt)
 	for _, o := range r.c.ledger.runs {
-		if o != r && o.effect && o.call == r.call && (r.key == "" || o.key != r.key) {
+		switch {
+		case o == r || !o.effect:
+		case o.call == r.call && (r.key == "" || o.key != r.key):
 			r.c.fail("L6", r.call, "its effect happened twice, by attempts %d and %d", o.attempt, r.attempt)
+		case o.call != r.call && r.given != "" && o.given == r.given:
+			r.c.fail(lawEffects, r.call, "its effect happened, and that of call %d, which has the same idempotency key", o.call)
 		}
 	}
 }

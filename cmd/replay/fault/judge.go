@@ -173,8 +173,7 @@ func (c *cell) answers(x *strike) *Answers {
 // checkAnswers holds the log's answers about one call against what its tool knows.
 func (c *cell) checkAnswers(x *strike, i int, call *lifecycle.Call) {
 	for _, r := range x.snap.runs {
-		forgotten := x.row.Kind == PowerLoss && r.tier == events.Readonly // it may run again, whoever knows
-		if r.call == i && r.attempt > call.Attempt && !forgotten {
+		if r.call == i && r.attempt > call.Attempt && !r.forgotten {
 			c.fail(lawAnswers, i, "attempt %d had begun, and the log does not say so", r.attempt)
 		}
 	}

@@ -93,8 +93,10 @@ type Pair struct {
 	Call int    `json:"call"` // offset; events.TurnEvent for the turn's own stages
 	From string `json:"from"`
 	To   string `json:"to"`
-	seq  uint32 // number of the earlier event among its call's or its turn's; 0 for start
-	at   int    // how many events of the turn have happened when the earlier one has
+	// Event is the number of the earlier event among its call's or its turn's, from 1; 0 for
+	// start. It tells pairs apart that occur more than once.
+	Event uint32 `json:"event"`
+	at    int    // how many events of the turn have happened when the earlier one has
 }
 
 // label is the pair without its place.

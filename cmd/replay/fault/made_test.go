@@ -187,9 +187,21 @@ func planOf(t testing.TB, tr Trace, o Options) *Plan {
 // all plays every cell of a plan, none of which may fail, and counts them.
 func all(t testing.TB, p *Plan) Tally {
 	t.Helper()
+	return some(t, p, 1)
+}
+
+// some is all for one cell of several.
+func some(t testing.TB, p *Plan, of int) Tally {
+	t.Helper()
 	var sum Tally
 	failed := 0
-	if err := (Runner{}).Play(t.Context(), p.Cells(Selection{}), func(r Result) {
+	var cells []Cell
+	for i, x := range p.Cells(Selection{}) {
+		if i%of == 0 {
+			cells = append(cells, x)
+		}
+	}
+	if err := (Runner{}).Play(t.Context(), cells, func(r Result) {
 		sum.Add(r)
 		if r.Verdict != Failed {
 			return

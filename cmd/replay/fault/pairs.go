@@ -21,7 +21,7 @@ func pairsOf(calls int, commits []bus.Stored) []Pair {
 		}
 		p.To = kind
 		lists[r.Call] = append(lists[r.Call], p)
-		last[r.Call] = Pair{Call: r.Call, From: kind, seq: r.Seq, at: i + 1}
+		last[r.Call] = Pair{Call: r.Call, From: kind, Event: r.Seq, at: i + 1}
 	}
 	var out []Pair
 	for call := events.TurnEvent; call < calls; call++ {

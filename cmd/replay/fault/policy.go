@@ -50,8 +50,8 @@ func (c *cell) rule(x *strike, t lifecycle.Turn, i int, base, now []events.Answe
 		r.same, r.other = true, append(r.other, events.AnswerFailed, events.AnswerUnknown)
 		r.why, r.code = "the fault took time, and the turn has a deadline; "+r.why, ""
 	case c.s.calls[i].reuses != nil:
-		r.same, r.other = true, append(r.other, events.AnswerUnknown, events.AnswerDenied, events.AnswerFailed)
-		r.why, r.code = "it has the answer of the call that holds its key, whatever that is; "+r.why, ""
+		r.same, r.other = true, append(r.other, events.AnswerSuccess, events.AnswerUnknown, events.AnswerDenied, events.AnswerFailed)
+		r.why, r.code = "it has the answer of the call that holds its key, whatever that is, and runs itself where that one had no effect; "+r.why, ""
 	}
 	return r
 }

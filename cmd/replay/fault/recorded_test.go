@@ -210,3 +210,30 @@ func TestImportedTiers(t *testing.T) {
 		}
 	}
 }
+
+// TestPlayedAgain: what a replay writes is a recording like any other, and played it is
+// the same, stage by stage. So it is for a call that waits for another one of its turn,
+// which holds its key.
+func TestPlayedAgain(t *testing.T) {
+	pay := taped{tool: "pay", args: `{"to":"bob"}`, key: "k", verdict: events.Verdict{Tier: events.Irreversible, Key: "agent pay k"}}
+	read := taped{tool: "read", verdict: events.Verdict{Tier: events.Readonly, Retries: 2}, ends: []end{{class: events.ClassUnavailable, text: "no"}, {class: events.ClassOK, text: "yes"}}}
+	bash := taped{tool: "bash", asks: true, verdict: events.Verdict{Tier: events.Irreversible}}
+	for i, calls := range [][]taped{{pay, pay}, {read, bash}, {bash, read, pay}} {
+		p := newTape(t)
+		p.turn("u", calls...)
+		scripts, not := Build(p.trace, Options{})
+		if len(not) > 0 {
+			t.Fatal(not)
+		}
+		first := plan(t, scripts).Turns[0]
+		second := planOf(t, Trace{Name: "t", Commits: first.commits}, Options{})
+		for call := events.TurnEvent; call < len(calls); call++ {
+			if a, b := pairNames(first, call), pairNames(second.Turns[0], call); a != b {
+				t.Errorf("%d, call %d: first %s\nthen %s", i, call, a, b)
+			}
+		}
+		if sum := all(t, second); i == 0 && !strings.Contains(pairNames(first, 1), "deduplicated") || sum.Total.Played() == 0 {
+			t.Errorf("%d: the second call's stages: %s", i, pairNames(first, 1))
+		}
+	}
+}

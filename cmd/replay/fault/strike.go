@@ -53,7 +53,7 @@ func (x *strike) reaches() bool {
 // before says whether the fault stands before this append.
 func (x *strike) before(c events.Commit) bool {
 	r := c.Records[0]
-	return !x.struck && x.reaches() && r.Call == x.pair.Call && r.Seq == x.pair.seq+1 && (x.ready || x.pair.seq == 0)
+	return !x.struck && x.reaches() && r.Call == x.pair.Call && r.Seq == x.pair.Event+1 && (x.ready || x.pair.Event == 0)
 }
 
 // hit is the append before which the fault stands.
@@ -117,7 +117,7 @@ func (x *strike) after(l *line, s bus.Stored) {
 	if e, ok := r.Event.(*events.TurnClaimed); ok && x.zombie != nil && e.Owner.Boot != x.zombie.m.Name() {
 		x.thaw(10 * time.Millisecond)
 	}
-	if x.ready || x.pair.seq == 0 && len(x.c.commits) != x.pair.at || x.pair.seq > 0 && (r.Call != x.pair.Call || r.Seq != x.pair.seq) {
+	if x.ready || x.pair.Event == 0 && len(x.c.commits) != x.begins() || x.pair.Event > 0 && (r.Call != x.pair.Call || r.Seq != x.pair.Event) {
 		return
 	}
 	x.ready = true
@@ -128,6 +128,16 @@ func (x *strike) after(l *line, s bus.Stored) {
 		return
 	}
 	x.now(l.n)
+}
+
+// begins is how many events the turn has when the fault strikes before the first one of
+// the call, or of the turn: as many as then. A breaker opens before anybody has claimed
+// the turn: what a node has claimed it has judged already.
+func (x *strike) begins() int {
+	if x.row.Kind == BreakerOpen {
+		return 1
+	}
+	return x.pair.at
 }
 
 // midway says whether the fault strikes in the middle of an attempt, where one runs.
@@ -272,9 +282,9 @@ func (x *strike) powerFails(resubmit bool) {
 	}
 	lost := c.log.LoseTail(-1)
 	c.commits = c.commits[:c.durable:c.durable]
-	x.strike("the power fails: %d events are lost", lost)
 	t, _ := c.load()
-	c.ledger.forget(t)
+	c.ledger.forget(t) // BEFORE it is noted what the tools know
+	x.strike("the power fails: %d events are lost", lost)
 	c.acts = append(c.acts[:0:0], c.s.acts...)
 	for _, s := range c.commits { // people do again what is not in the log any more
 		c.follow(s)

@@ -13,7 +13,7 @@ import (
 // were lost.
 func TestWhatHappenedIsDecidedAgain(t *testing.T) {
 	decided, cut := 0, 0
-	for seed := range uint64(*seedsFlag / 3) {
+	for seed := range uint64(*seedsFlag / 6) {
 		s := newSim(seed + 1)
 		if err := s.run(); err != nil {
 			t.Fatalf("seed %d: %v", seed+1, err)
