@@ -61,7 +61,7 @@ func TestAWindowNeverPartsACallFromItsAnswer(t *testing.T) {
 	if err != nil || windows < 1000 {
 		t.Errorf("%d windows, %v", windows, err)
 	}
-	for i := 0; i < len(places); i += 17 {
+	for i := 0; i < len(places); i += 31 {
 		asShown(t, file, conv, places[i])
 	}
 }
