@@ -49,9 +49,10 @@ const ArchiveMark = "archive/"
 // Verbatim says whether the turn is a transcript's: its answers are what the
 // recording has, to the byte. A turn out of an archive is none, since its answers are
 // rendered as those of the log that it was recorded in.
-func (s *TurnSubmitted) Verbatim() bool {
-	return s.Imported != "" && !strings.HasPrefix(s.Imported, ArchiveMark)
-}
+func (s *TurnSubmitted) Verbatim() bool { return s.Imported != "" && !s.Archived() }
+
+// Archived says whether the turn was recorded in another log, and came out of an archive.
+func (s *TurnSubmitted) Archived() bool { return strings.HasPrefix(s.Imported, ArchiveMark) }
 
 // TurnClaimed is a node's claim. It fences every earlier owner.
 type TurnClaimed struct {

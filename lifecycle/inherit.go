@@ -40,11 +40,14 @@ func encodeContext(m map[string]json.RawMessage) json.RawMessage {
 
 // Inherit is what the earlier turns of a trace leave to a new one: approvals
 // for the session, files as last seen, and the shared context. commits are those
-// of the whole trace, in the log's order; those of the new turn are passed over.
+// of the whole trace, in the log's order; those of the new turn are passed over. A turn
+// that came out of an archive leaves nothing to one that did not: who wrote the archive
+// has no say in what runs here.
 func Inherit(turn events.TurnKey, commits []events.Commit) (events.Inherited, json.RawMessage) {
 	h := heritage{seen: make(map[string]events.Seen), context: make(map[string]json.RawMessage), tools: make(map[events.CallKey]string)}
+	brought := broughtIn(commits)
 	for _, c := range commits {
-		if c.Turn == turn || c.Turn.Trace != turn.Trace {
+		if c.Turn == turn || c.Turn.Trace != turn.Trace || brought[c.Turn] && !brought[turn] {
 			continue
 		}
 		for _, r := range c.Records {
@@ -58,6 +61,22 @@ func Inherit(turn events.TurnKey, commits []events.Commit) (events.Inherited, js
 	}
 	slices.SortFunc(out.Seen, func(a, b events.Seen) int { return strings.Compare(a.Path, b.Path) })
 	return out, encodeContext(h.context)
+}
+
+// broughtIn are the turns that came out of an archive.
+func broughtIn(commits []events.Commit) map[events.TurnKey]bool {
+	var out map[events.TurnKey]bool
+	for _, c := range commits {
+		for _, r := range c.Records {
+			if s, ok := r.Event.(*events.TurnSubmitted); ok && s.Archived() {
+				if out == nil {
+					out = make(map[events.TurnKey]bool)
+				}
+				out[c.Turn] = true
+			}
+		}
+	}
+	return out
 }
 
 type heritage struct {

@@ -56,6 +56,27 @@ func TestInherit(t *testing.T) {
 	}
 }
 
+// TestArchivesLeaveNothing to a turn that runs here: who wrote the archive has not been
+// asked, and has seen no file of this workspace. Among themselves they leave what they left.
+func TestArchivesLeaveNothing(t *testing.T) {
+	from := func(turn string) events.Commit {
+		return earlier(turn, events.Record{Call: events.TurnEvent, Event: &events.TurnSubmitted{Imported: events.ArchiveMark + "0123@1.1"}})
+	}
+	log := []events.Commit{
+		from("1"),
+		earlier("1", events.Record{Event: &events.Requested{Tool: "deploy"}}, events.Record{Event: &events.Approved{Hash: "h1", Scope: events.ScopeSession}}, sawFile("b", "old"), changed(`{"x":1}`)),
+		from("2"),
+	}
+	got, context := lifecycle.Inherit(events.TurnKey{Trace: "t", Turn: "9"}, log)
+	if !cmp.Equal(got, events.Inherited{}) || context != nil {
+		t.Errorf("a turn of this log inherits %v, %s", got, context)
+	}
+	got, context = lifecycle.Inherit(events.TurnKey{Trace: "t", Turn: "2"}, log)
+	if len(got.Approvals) != 1 || len(got.Seen) != 1 || string(context) != `{"x":1}` {
+		t.Errorf("a turn of the archive inherits %v, %s", got, context)
+	}
+}
+
 // TestSeenIn: what the turn itself saw last counts, else what it inherited.
 func TestSeenIn(t *testing.T) {
 	w := newWorld()

@@ -184,6 +184,10 @@ func (a *app) tellStore(s readstore.Status) error {
 	if a.json {
 		return a.printJSON(s)
 	}
+	unreadable := ""
+	if s.Unreadable > 0 {
+		unreadable = fmt.Sprintf("%d commits, which are not in it: sluice-replay verify names them", s.Unreadable)
+	}
 	for _, line := range [][2]string{
 		{"state", s.State},
 		{"directory", s.Dir},
@@ -193,7 +197,7 @@ func (a *app) tellStore(s readstore.Status) error {
 		{"position", s.Position},
 		{"building", s.Building},
 		{"head", s.Head},
-		{"behind", behindText(s)},
+		{"behind", behindText(s)}, {"damaged", unreadable},
 		{"error", show.Short(s.Error, 1000)},
 	} {
 		if line[1] != "" {

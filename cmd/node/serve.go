@@ -167,13 +167,27 @@ func (s *serving) ready(context.Context) error {
 // warn says what is risky about the settings.
 func (s *settings) warn(log *slog.Logger) {
 	workspace, err := s.directory()
-	data, err2 := filepath.Abs(s.Data)
-	if err == nil && err2 == nil && s.NATS == "" {
-		if rel, err := filepath.Rel(workspace, data); err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-			log.Warn("the data directory is inside the workspace: tools can read and change the log; choose another one of the two",
-				"data", data, "workspace", workspace)
-		}
+	if err != nil {
+		return // who starts a node says so
 	}
+	if s.NATS == "" && inside(s.Data, workspace) {
+		log.Warn("the data directory is inside the workspace: tools can read and change the log; choose another one of the two",
+			"data", s.Data, "workspace", workspace)
+	}
+	if dir := s.storeDir(); s.readStore != "" && dir != "" && inside(dir, workspace) {
+		log.Warn("the read store is inside the workspace: tools can read and change what searches find; choose another one of the two",
+			"read-store", dir, "workspace", workspace)
+	}
+}
+
+// inside says whether a directory is another one, or below it.
+func inside(dir, top string) bool {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(top, dir)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
 // announce tells other processes how to reach this one.

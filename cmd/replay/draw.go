@@ -150,21 +150,35 @@ func (s *shower) document(ctx context.Context, r *reading, p *page, t picture.Tr
 	return out, nil
 }
 
-// answers folds what the model is told of the turns of a page.
+// answers folds what the model is told of the turns of a page, in one reading.
 func (b *book) answers(ctx context.Context, p *page, conv *projections.Conversation) error {
+	if len(p.stories) == 0 {
+		return nil
+	}
+	on := make(map[string]bool)
+	from, to := end, events.Position{}
 	for _, st := range p.stories {
-		err := b.walk(ctx, b.of[st.key.Turn].from, bus.Filter{Trace: b.trace, Turn: st.key.Turn}, func(e projections.Event) error {
-			if e.Pos.Compare(p.choice.at) > 0 {
-				return errEnough
-			}
-			*conv = projections.Answers.Apply(*conv, e)
-			return nil
-		})
-		if err != nil {
-			return err
+		c := b.of[st.key.Turn]
+		on[st.key.Turn] = true
+		from = earlierOf(from, c.from)
+		if c.to.Compare(to) > 0 {
+			to = c.to
 		}
 	}
-	return nil
+	to = earlierOf(to, p.choice.at)
+	f := bus.Filter{Trace: b.trace}
+	if len(p.stories) == 1 {
+		f.Turn = p.stories[0].key.Turn
+	}
+	return b.walk(ctx, from, f, func(e projections.Event) error {
+		if e.Pos.Compare(to) > 0 {
+			return errEnough
+		}
+		if on[e.Turn.Turn] {
+			*conv = projections.Answers.Apply(*conv, e)
+		}
+		return nil
+	})
 }
 
 // told are the messages that answer the calls of a turn.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -331,7 +332,7 @@ func (f *faulting) tellEffects(list []fault.Count) {
 
 func (f *faulting) tellDifferences(list []fault.Difference) {
 	for _, d := range list {
-		f.app.print("  messages    call %d is told %s, and without the fault it is told %s\n", d.Call, tools.Visible(d.Now), tools.Visible(d.Recorded))
+		f.app.print("  messages    call %d is told %s, and without the fault it is told %s\n", d.Call, show.Short(d.Now, 240), show.Short(d.Recorded, 240))
 		f.app.print("    policy    %s\n", d.Policy)
 		if d.Reason != "" {
 			f.app.print("    the log   %s\n", show.Short(d.Reason, 400))
@@ -381,11 +382,11 @@ func (f *faulting) tellRounds() {
 func (f *faulting) matrix() picture.Matrix {
 	c := f.tally.Total
 	m := picture.Matrix{
-		Title:    "faults between the stages of " + f.target.String(),
+		Title:    "Faults between the stages of " + cmp.Or(f.target.trace+strings.TrimSuffix("/"+f.turn, "/"), f.target.String()),
 		Subtitle: fmt.Sprintf("%s of %s: %s", count(c.Played()+c.NotApplicable, "cell"), count(f.turns, "turn"), c),
 	}
 	if f.target.trace == "" {
-		m.Title = "faults between the stages of " + count(f.traces, "trace")
+		m.Title = "Faults between the stages of " + count(f.traces, "trace")
 	}
 	for _, k := range fault.Kinds {
 		m.Columns = append(m.Columns, string(k.Kind))

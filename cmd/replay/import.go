@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -52,13 +53,19 @@ func (a *app) importing() *cobra.Command {
 	return cmd
 }
 
+// openNow opens a file to read. A pipe that nobody writes is at its end, and is not
+// waited for.
+func openNow(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
 // readable looks at the files before anything is done.
 func readable(paths []string) error {
 	for _, path := range paths {
 		if path == "-" {
 			continue
 		}
-		f, err := os.Open(path)
+		f, err := openNow(path)
 		if err == nil {
 			info, serr := f.Stat()
 			if err = serr; err == nil && info.IsDir() {
@@ -156,14 +163,14 @@ func (im *importer) file(ctx context.Context, path string) error {
 	if path == "-" {
 		name = "stdin"
 	} else {
-		f, err := os.Open(path)
+		f, err := openNow(path)
 		if err != nil {
 			return exit.Misused(err, "name files that can be read, or - for standard input")
 		}
 		defer f.Close()
 		r = f
 	}
-	src := bufio.NewReaderSize(r, 64<<10)
+	src := bufio.NewReaderSize(&interrupted{ctx, r}, 64<<10)
 	if isArchive(src) {
 		return im.archive(ctx, path, name, src)
 	}

@@ -109,6 +109,9 @@ func (im *importer) restore(ctx context.Context, path, name string) error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = r.Check(ctx) // each trace is whole; the file may have more in it than it says
+	}
 	if errors.Is(err, archive.ErrDamaged) || errors.Is(err, archive.ErrHostile) {
 		im.restored = append(im.restored, restored{File: name, Status: archive.Bad, Error: err.Error()})
 		err = nil

@@ -59,7 +59,7 @@ func (s Settings) request(x subject) (r policy.Request, why string) {
 	if !ok {
 		return r, "its arguments are kept outside the log, and are not there"
 	}
-	redacted := s.Redacted || archived(x.turn)
+	redacted := s.Redacted || x.turn.Archived()
 	args, err := lifecycle.Parse(text)
 	if err != nil {
 		if redacted && holdsPlaceholder(text) {

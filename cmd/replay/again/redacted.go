@@ -15,9 +15,6 @@ func holdsPlaceholder(s string) bool { return strings.Contains(s, placeholder) }
 // redactedAway is why a call cannot be judged of which only placeholders are left.
 const redactedAway = "what it would do was redacted"
 
-// archived says whether a turn came here in an archive, which may have been redacted.
-func archived(s *events.TurnSubmitted) bool { return s.Imported != "" && !s.Verbatim() }
-
 // misfits says whether the digests of a turn's arguments do not fit them: it came out of
 // an archive that was redacted.
 func (w *walker) misfits() bool {

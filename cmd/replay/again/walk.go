@@ -101,7 +101,7 @@ func (w *walker) run() {
 	}
 	if s := w.all[0].Event.(*events.TurnSubmitted); s.Verbatim() {
 		w.imported()
-	} else if archived(s) {
+	} else if s.Archived() {
 		w.all[0].Event = unmarked(s)
 		w.Redacted = w.Redacted || w.misfits()
 	}

@@ -229,13 +229,16 @@ func (im *Import) decode(c *coming, trace string) error {
 	if c.decoded.Turn != (events.TurnKey{Trace: trace, Turn: c.Turn.Turn}) {
 		return fmt.Errorf("%w: it says that it is of turn %s", events.ErrFormat, c.decoded.Turn)
 	}
-	if im.Prefix == "" {
-		return nil
+	if err = single(c.Body, 0); err != nil || im.Prefix == "" {
+		return err
 	}
 	if c.Body, err = rename(c.Body, c.Turn.Trace, im.Prefix); err != nil {
 		return err
 	}
 	c.decoded, err = events.Decode(c.Body)
+	if err == nil && c.decoded.Turn != c.Turn {
+		err = fmt.Errorf("%w: renamed, it is of turn %s", errForm, c.decoded.Turn)
+	}
 	return err
 }
 

@@ -3,7 +3,6 @@ package archive
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -176,9 +175,9 @@ func mark(body []byte, source string) ([]byte, error) {
 		return nil, err
 	}
 	if back, err := unmark(out); err != nil || !bytes.Equal(back, body) {
-		return nil, fmt.Errorf("%w: its submission cannot be marked as imported", errForm)
+		return nil, errUnmarked
 	}
-	return out, nil
+	return out, wholly(out)
 }
 
 // unmark takes back what mark did.

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -109,9 +110,49 @@ func (c *cell) prepare() {
 		}
 		c.hold(h, last[h.commits[0].Turn])
 	}
+	for _, k := range c.s.calls {
+		if k.idle {
+			c.occupy(k, began.Add(mostIdle))
+		}
+	}
 	if err := c.door.view.Barrier().Wait(background); err != nil { // it was durable long ago
 		c.fail(lawEngine, events.TurnEvent, "the trace's history is not durable: %v", err)
 	}
+}
+
+// mostIdle is how long a call is kept from starting that had not been started when it was
+// recorded, and renewIdle how often that is said.
+const (
+	mostIdle  = 10 * time.Minute
+	renewIdle = 10 * time.Second
+)
+
+// occupy holds what a call waits for, until the call has ended or the time is over.
+func (c *cell) occupy(k *callScript, until time.Time) {
+	if !c.w.Now().Before(until) || c.ended(k.offset) {
+		return
+	}
+	cells, name := c.door.view.Cells(), lifecycle.Digest([]byte(k.waitsFor()))[len("sha256:"):]
+	state, rev := lifecycle.LockState{}, uint64(0)
+	if was, err := cells.Get(background, bus.BucketLock, name); err == nil {
+		rev = was.Revision
+		_ = json.Unmarshal(was.Value, &state) // what waits stays
+	}
+	state.Holds = []lifecycle.Hold{{Call: "other/turn/0", Boot: "other", Exclusive: true, Until: c.w.Now().Add(time.Minute)}}
+	if _, err := cells.Put(background, bus.BucketLock, name, mustJSON(state), rev, 0); err != nil {
+		c.fail(lawEngine, k.offset, "what it waits for cannot be held: %v", err)
+	}
+	c.w.At(c.w.Now().Add(renewIdle), func() { c.occupy(k, until) })
+}
+
+// ended says whether a call has its terminal.
+func (c *cell) ended(call int) bool {
+	for _, s := range c.commits {
+		if r := s.Commit.Records[0]; r.Call == call && events.IsTerminal(r.Event.Kind()) {
+			return true
+		}
+	}
+	return false
 }
 
 // hold writes the entry of a key that a call outside the turn holds.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluice-run/sluice/actors"
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -68,25 +69,58 @@ func (c *cell) follow(s bus.Stored) {
 	r := s.Commit.Records[0]
 	due := func(a act) bool {
 		come := a.after == r.Event.Kind() && c.count(a.of, a.after) >= a.nth
-		return a.of == r.Call && (come || events.IsTerminal(r.Event.Kind())) && !c.silent(a)
+		return a.of == r.Call && (come || events.IsTerminal(r.Event.Kind()) && a.do != doOpen) && !c.silent(a)
 	}
 	for i := slices.IndexFunc(c.acts, due); i >= 0; i = slices.IndexFunc(c.acts, due) {
 		a := c.acts[i]
 		c.acts = slices.Delete(c.acts, i, i+1)
+		if a.wait == 0 {
+			c.do(a)
+			continue
+		}
 		c.waiting++
-		c.w.At(c.w.Now().Add(patience), func() {
+		c.w.At(c.w.Now().Add(a.wait), func() {
 			c.waiting--
-			c.say(a.cmd)
+			c.do(a)
 		})
 	}
 }
 
-// patience is how long people take: longer than a node needs to park the turn.
-const patience = time.Second
+// do does what somebody did.
+func (c *cell) do(a act) {
+	switch a.do {
+	case doOpen:
+		c.breaker(a.call, lifecycle.Breaker{Failures: lifecycle.BreakerFailures, OpenedAt: c.stamp()})
+	case doClose:
+		c.breaker(a.call, lifecycle.Breaker{})
+	default:
+		c.say(a.cmd)
+	}
+}
+
+// breaker writes the state of the breaker of a call's tool.
+func (c *cell) breaker(call int, b lifecycle.Breaker) {
+	cells, name := c.door.view.Cells(), actors.BreakerCell(c.s.calls[call].tool)
+	rev := uint64(0)
+	if was, err := cells.Get(background, bus.BucketBreaker, name); err == nil {
+		rev = was.Revision
+	}
+	if _, err := cells.Put(background, bus.BucketBreaker, name, mustJSON(b), rev, 0); err != nil {
+		c.fail(lawEngine, call, "the breaker cannot be changed: %v", err)
+	}
+}
+
+// patience is how long people take who approve or reject: longer than what else the turn
+// does, so that it is parked meanwhile. In a turn with a deadline, or whose end somebody
+// asks for, they are quick, as they must have been.
+const (
+	patience = time.Second
+	quick    = 2 * time.Millisecond
+)
 
 // silent says that a person does not answer in this cell.
 func (c *cell) silent(a act) bool {
-	return a.do != doCancel && slices.ContainsFunc(c.strikes, func(x *strike) bool {
+	return (a.do == doApprove || a.do == doReject) && slices.ContainsFunc(c.strikes, func(x *strike) bool {
 		return x.row.Kind == Expiry && x.pair.Call == a.call
 	})
 }

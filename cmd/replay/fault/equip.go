@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func (s *Script) scripted(k *callScript) tools.Tool {
 			HonoursKey: k.verdict.HonoursKey, Limits: tools.Limits{Wall: s.wall(k.tool), Retries: retries(k.verdict), Lines: boundless, Text: boundless, Output: boundless},
 			TierOf:    func(args json.RawMessage) events.Tier { return s.of(k, args).verdict.Tier },
 			Safe:      func(args json.RawMessage) bool { return s.of(k, args).safe },
-			Resources: func(args json.RawMessage) []events.ResourceUse { return s.of(k, args).verdict.Resources },
+			Resources: func(args json.RawMessage) []events.ResourceUse { return s.of(k, args).resources() },
 			Key:       func(args json.RawMessage) string { return s.keyOf(s.of(k, args)) },
 			Operation: func(args json.RawMessage) events.Operation { return s.of(k, args).verdict.Operation },
 		},
@@ -84,6 +85,19 @@ func (s *Script) of(k *callScript, args json.RawMessage) *callScript {
 	return k
 }
 
+// resources are what the call must lock: as recorded, and what keeps a call from starting
+// that was never started.
+func (k *callScript) resources() []events.ResourceUse {
+	if !k.idle {
+		return k.verdict.Resources
+	}
+	return append(slices.Clone(k.verdict.Resources), events.ResourceUse{Name: k.waitsFor(), Exclusive: true})
+}
+
+// waitsFor is the resource that is held for a call that had not started by the time its
+// end was asked for, or its turn's deadline passed: whatever it had been waiting for.
+func (k *callScript) waitsFor() string { return fmt.Sprint("replay:call:", k.offset) }
+
 // retries are a verdict's as a tool states them.
 func retries(v events.Verdict) int {
 	if v.Retries == 0 {
@@ -97,7 +111,7 @@ func (s *Script) wall(tool string) time.Duration {
 	longest := time.Duration(0)
 	for _, k := range s.calls {
 		for _, a := range k.attempts {
-			if k.tool == tool {
+			if k.tool == tool && !a.until.Equal(s.was.Deadline()) { // what the turn's deadline left says nothing of the tool
 				longest = max(longest, a.wall)
 			}
 		}

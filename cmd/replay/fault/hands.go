@@ -15,6 +15,8 @@ type part struct {
 	takes   time.Duration // until it answers
 	effect  bool          // half-way
 	waits   bool          // until somebody asks for its end
+	hangs   bool          // until its deadline
+	goesOn  bool          // it does not hear that it is to end, and answers before anybody has given it up
 	deaf    bool          // it does not stop when it is told to
 	strikes *strike       // the fault that made it so; nil: it is as recorded
 }
@@ -45,11 +47,14 @@ func (n *node) execute(ctx context.Context, t tools.Tool, in tools.Invocation, o
 // run returns once the attempt has ended, or was given up.
 func (r *run) run(ctx context.Context, in tools.Invocation, o tools.Options, p part) tools.Report {
 	left := max(in.Deadline.Sub(r.n.m.Now()), 0)
-	if p.waits {
+	if p.waits || p.hangs {
 		p.takes = forever
 	}
 	half := min(p.takes, left) / 2
-	cut := r.wait(ctx, half)
+	if p.waits {
+		half = min(half, midway/4) // BEFORE anybody asks for the end
+	}
+	cut := r.wait(ctx, half, p)
 	if !cut && p.effect {
 		r.happen()
 	}
@@ -57,17 +62,17 @@ func (r *run) run(ctx context.Context, in tools.Invocation, o tools.Options, p p
 	switch {
 	case cut:
 	case p.takes > left:
-		cut = r.wait(ctx, left-half)
+		cut = r.wait(ctx, left-half, p)
 		timeout = !cut
 	default:
-		cut = r.wait(ctx, p.takes-half)
+		cut = r.wait(ctx, p.takes-half, p)
 	}
 	p.report.Run = r.n.m.Now().Sub(r.began)
 	switch {
 	case p.deaf && (cut || timeout):
 		r.n.m.Go(func() { r.linger(o, p) })
 		return r.ended(p, timeout, false)
-	case p.waits && cut && p.strikes == nil:
+	case p.strikes == nil && (p.waits && cut || p.hangs && (timeout || cut && !p.report.Confirmed)):
 		r.done(true)
 		return p.report // as it was recorded
 	case cut || timeout:
@@ -79,7 +84,11 @@ func (r *run) run(ctx context.Context, in tools.Invocation, o tools.Options, p p
 }
 
 // wait lets time pass; true means that somebody asked for the end first.
-func (r *run) wait(ctx context.Context, d time.Duration) bool {
+func (r *run) wait(ctx context.Context, d time.Duration, p part) bool {
+	if p.goesOn {
+		r.n.m.Wait(max(d, 1))
+		return false
+	}
 	return d > 0 && r.n.m.Wait(d, ctx.Done()) == 0 || ctx.Err() != nil
 }
 
@@ -129,11 +138,14 @@ func (c *cell) part(r *run) part {
 	k := c.s.calls[r.call]
 	a := k.attempts[min(r.nth, len(k.attempts)-1)]
 	p := part{report: report(a), takes: c.s.pace(a), waits: a.cancelled && a.outcome.Class == events.ClassCancelled}
+	p.goesOn = a.cancelled && a.outcome.Class != events.ClassCancelled && a.confirmed && a.outcome.Class != events.ClassTimeout
 	known := a.outcome.Effects
 	p.effect = r.tier != events.Readonly && (known == events.EffectsDone || known != events.EffectsNone && !k.verdict.Probe)
-	if a.outcome.Class == events.ClassTimeout && a.wall > 0 {
-		p.takes = min(p.takes, a.wall)
+	if a.settled != "" { // somebody has found out
+		p.effect = r.tier != events.Readonly && a.settled == events.EffectsDone
 	}
+	late := a.outcome.Class == events.ClassTimeout && a.wall > 0 && time.Duration(a.outcome.Stages.Run)*time.Microsecond >= a.wall*9/10
+	p.hangs = late || !a.confirmed // it had not stopped when its time was over
 	for _, x := range c.strikes {
 		if x.row.tool && !x.struck && x.pair.runs() && x.pair.Call == r.call && x.attempt == r.attempt {
 			x.strike("the tool of call %d: %s", r.call, x.row.About)
@@ -164,7 +176,7 @@ func (s *Script) pace(a attempt) time.Duration {
 
 // part is what a run does under a fault of its tool.
 func (x *strike) part(r *run, p part) part {
-	p.strikes, p.waits, p.effect = x, false, r.tier != events.Readonly
+	p.strikes, p.waits, p.hangs, p.goesOn, p.effect = x, false, false, false, r.tier != events.Readonly
 	switch x.row.Kind {
 	case Hang:
 		p.takes = forever
@@ -190,7 +202,7 @@ func (x *strike) part(r *run, p part) part {
 	if r.tier == events.Readonly || class == events.ClassInvalid || class == events.ClassConflict {
 		rep.Effects = events.EffectsNone
 	}
-	p.report = rep
+	p.report, p.takes = rep, midway/2 // BEFORE anybody asks for its end
 	return p
 }
 

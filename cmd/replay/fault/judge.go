@@ -188,8 +188,8 @@ func (c *cell) checkFindings(x *strike) {
 			at = i
 		}
 	}
-	if at < 0 || len(c.strikes) > 1 {
-		return
+	if at < 0 || len(c.strikes) > 1 || at+1 < len(c.commits) && c.commits[at+1].Commit.By != c.commits[at].Commit.By {
+		return // of several faults, or of people, one may have cut the claim short: what was open is settled all the same
 	}
 	t := lifecycle.Fold(c.s.Key, plain(c.commits[:at])...)
 	found := c.findings(at)

@@ -49,11 +49,19 @@ func (c *cell) rule(x *strike, t lifecycle.Turn, i int, base, now []events.Answe
 	case c.s.deadline && !sameAnswer(base[i], now[i]):
 		r.same, r.other = true, append(r.other, events.AnswerFailed, events.AnswerUnknown)
 		r.why, r.code = "the fault took time, and the turn has a deadline; "+r.why, ""
+	case c.s.ends() && !sameAnswer(base[i], now[i]):
+		r.same, r.other = true, append(r.other, events.AnswerSuccess, events.AnswerFailed, events.AnswerUnknown)
+		r.why, r.code = "somebody asked for an end when this was recorded, and with the fault that comes at another moment of its life; "+r.why, ""
 	case c.s.calls[i].reuses != nil:
 		r.same, r.other = true, append(r.other, events.AnswerSuccess, events.AnswerUnknown, events.AnswerDenied, events.AnswerFailed)
 		r.why, r.code = "it has the answer of the call that holds its key, whatever that is, and runs itself where that one had no effect; "+r.why, ""
 	}
 	return r
+}
+
+// ends says whether somebody had asked for an end.
+func (s *Script) ends() bool {
+	return slices.ContainsFunc(s.acts, func(a act) bool { return a.do == doCancel })
 }
 
 // upset says whether another call has not succeeded.
@@ -180,7 +188,7 @@ func (c *cell) afterEnd(x *strike, i int) rule {
 		return mustBe(events.AnswerFailed, "its tool refused before it had an effect: it has failed")
 	case tier == events.Readonly:
 		return mustBe(events.AnswerFailed, "it is readonly, and its attempt had no answer that can be used: it has failed, and had no effect")
-	case !answered && k.verdict.Probe && x.row.Kind != LeaseLoss && !c.deafToProbe(k):
+	case !answered && k.verdict.Probe && c.ledger.effects(i) > 0 && !c.deafToProbe(k):
 		return rule{same: true, other: []events.Standing{events.AnswerSuccess}, why: "its attempt ended without an answer, and its tool was asked and has found the effect: it is settled with it"}
 	case answered:
 		return mustBe(events.AnswerUnknown, fmt.Sprintf("it is %s, and its tool said that it failed and not that it had no effect: the model is told to check", tier))

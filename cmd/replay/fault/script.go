@@ -34,8 +34,8 @@ type Script struct {
 	deadline bool // the turn has one: durations are played as they were
 	place    string
 
-	last      map[int]act // what each call had come to, while the script is made
-	lastOfAll act
+	lastOfAll act // what had happened last, while the script is made
+	claims    int
 }
 
 // holder is a call outside the turn that holds a key of one of its calls.
@@ -61,6 +61,7 @@ type callScript struct {
 	safe     bool
 	ended    events.Event
 	made     bool // how it ends is made up
+	idle     bool // it had not started by the time its end was asked for, or its turn's deadline passed
 }
 
 // attempt is how one run of a tool ended.
@@ -71,10 +72,12 @@ type attempt struct {
 	pids      []int
 	after     time.Duration
 	wall      time.Duration // from its start to its deadline; 0: not known
+	until     time.Time     // its deadline
 	at        time.Time
-	over      bool // outcome is known
-	lost      bool // with its owner
-	cancelled bool // somebody asked for its end
+	over      bool           // outcome is known
+	lost      bool           // with its owner
+	cancelled bool           // somebody asked for its end
+	settled   events.Effects // what was found out about it later; "" if nothing was
 }
 
 func (s *Script) note(format string, args ...any) {
@@ -88,6 +91,8 @@ const (
 	doApprove actOf = "approve"
 	doReject  actOf = "reject"
 	doCancel  actOf = "cancel"
+	doOpen    actOf = "open"  // the tool's breaker had opened
+	doClose   actOf = "close" // and does not matter any more
 )
 
 // act is what somebody outside did, once something had happened.
@@ -98,6 +103,7 @@ type act struct {
 	of    int         // of which call
 	nth   int         // the how-many-th of that kind, from 1
 	cmd   lifecycle.Command
+	wait  time.Duration // how long it took them; 0: before the runtime's next event
 }
 
 // record takes up one recorded event.
@@ -121,13 +127,14 @@ func (s *Script) record(c events.Commit, r events.Record) {
 		k.denied, k.ended, k.late = e, e, k.judged && k.asked == nil
 		if e.By != nil {
 			k.answered = true
-			s.acts = append(s.acts, act{doReject, r.Call, events.KindApprovalRequested, r.Call, 1, lifecycle.Reject{Call: r.Call, By: *e.By, Note: noteIn(e.Reason)}})
+			s.acts = append(s.acts, act{doReject, r.Call, events.KindApprovalRequested, r.Call, 1, lifecycle.Reject{Call: r.Call, By: *e.By, Note: noteIn(e.Reason)}, patience})
 		}
 	case *events.Deduplicated:
 		k.reuses, k.ended = e, e
 	case *events.CancelRequested:
 		s.cancelled(r.Call, lifecycle.CancelCall{Call: r.Call, By: e.By, Reason: e.Reason})
 	default:
+		s.refusedAgain(k, e)
 		k.attempt(c, e)
 	}
 }
@@ -170,43 +177,41 @@ func (s *Script) submitted(e *events.TurnSubmitted) {
 	}
 }
 
-// anchor is the last thing that happened before somebody asked for an end, to the call
-// or in the turn: what the runtime itself appended, and appends again when the turn is
-// played.
-func (s *Script) anchor(call int) act {
-	if a, ok := s.last[call]; ok && call != events.TurnEvent {
-		a.call = call
-		return a
-	}
-	a := s.lastOfAll
-	a.call = call
-	return a
-}
-
 // passed notes what the runtime has appended last.
 func (s *Script) passed(r events.Record) {
 	kind := r.Event.Kind()
 	a := act{after: kind, of: r.Call, nth: 1}
+	if e, ok := r.Event.(*events.TurnClaimed); ok {
+		if e.Why != events.ClaimNew && e.Why != events.ClaimWoken {
+			return
+		}
+		s.claims++
+		a.nth = s.claims
+	}
 	switch kind {
-	case events.KindRecovered, events.KindTurnClaimed, events.KindApproved, events.KindProgress, events.KindLateResult, events.KindResolved,
+	case events.KindRecovered, events.KindApproved, events.KindProgress, events.KindLateResult, events.KindResolved,
 		events.KindCancelRequested, events.KindTurnCancelRequested, events.KindModelStarted, events.KindModelCompleted:
 		return // people's, or not played again
 	case events.KindStarted, events.KindRetrying:
 		a.nth = len(s.calls[r.Call].attempts)
 	}
-	s.last[r.Call], s.lastOfAll = a, a
+	s.lastOfAll = a
 }
 
 func (s *Script) cancelled(call int, cmd lifecycle.Command) {
-	a := s.anchor(call)
-	a.do, a.cmd = doCancel, cmd
-	s.acts = append(s.acts, a)
+	a := s.lastOfAll
+	a.do, a.call, a.cmd = doCancel, call, cmd
 	for _, k := range s.calls {
-		if n := len(k.attempts); n > 0 && !k.attempts[n-1].over && (call == events.TurnEvent || call == k.offset) {
-			k.attempts[n-1].cancelled = true
+		if n := len(k.attempts); n > 0 && !k.attempts[n-1].over {
+			a.wait = midway // it runs by then
+			k.attempts[n-1].cancelled = k.attempts[n-1].cancelled || call == events.TurnEvent || call == k.offset
 		}
 	}
+	s.acts = append(s.acts, a)
 }
+
+// midway is when somebody asks for the end of what runs: no attempt ends sooner.
+const midway = time.Millisecond
 
 func (s *Script) approved(k *callScript, e *events.Approved) {
 	cmd := lifecycle.Approve{Call: k.offset, By: e.By, Scope: e.Scope, Note: e.Note}
@@ -217,7 +222,7 @@ func (s *Script) approved(k *callScript, e *events.Approved) {
 		}
 	}
 	k.answered = true
-	s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, cmd})
+	s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, cmd, patience})
 }
 
 // attempt takes up what is recorded of an attempt.
@@ -226,16 +231,34 @@ func (k *callScript) attempt(c events.Commit, e events.Event) {
 		if n := len(k.attempts); n > 0 && !k.attempts[n-1].over { // its owner was lost, and it was started again
 			k.attempts = k.attempts[:n-1]
 		}
-		k.attempts = append(k.attempts, attempt{wall: st.Deadline.Sub(c.At), at: c.At})
+		k.attempts = append(k.attempts, attempt{wall: st.Deadline.Sub(c.At), until: st.Deadline, at: c.At})
 		return
 	}
 	n := len(k.attempts)
 	if n > 0 {
 		k.attempts[n-1].take(c, e)
 	}
+	if x, ok := e.(*events.Resolved); ok && n > 0 {
+		k.attempts[n-1].settled = x.Effects
+	}
 	if events.IsTerminal(e.Kind()) {
 		k.ended = e
 	}
+}
+
+// refusedAgain takes up that a further attempt was not let through, since the breaker had
+// opened meanwhile.
+func (s *Script) refusedAgain(k *callScript, e events.Event) {
+	f, ok := e.(*events.Failed)
+	n := len(k.attempts)
+	if !ok || n == 0 || !k.attempts[n-1].over || f.Result.Error == nil || f.Result.Error.Code != events.CircuitOpen {
+		return
+	}
+	s.acts = append(
+		s.acts,
+		act{do: doOpen, call: k.offset, after: events.KindRetrying, of: k.offset, nth: n},
+		act{do: doClose, call: k.offset, after: events.KindFailed, of: k.offset, nth: 1},
+	)
 }
 
 // take is how the attempt ended.
@@ -303,6 +326,11 @@ func (s *Script) finish(o Options) {
 		}
 		s.recheck = s.recheck || k.late
 	}
+	for i := range s.acts {
+		if a := &s.acts[i]; a.wait == patience && (s.deadline || s.ends()) {
+			a.wait = quick
+		}
+	}
 }
 
 // tier settles how the effects of a call behave whose policy is not recorded.
@@ -322,7 +350,7 @@ func (s *Script) tier(k *callScript, o Options) {
 	if given == events.Approval && k.denied == nil {
 		s.sub.CanAsk, k.answered = true, true
 		by := events.Principal{ID: "replay", Kind: "person"}
-		s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, lifecycle.Approve{Call: k.offset, By: by}})
+		s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, lifecycle.Approve{Call: k.offset, By: by}, patience})
 	}
 }
 
@@ -337,6 +365,8 @@ func (s *Script) endOf(k *callScript) {
 		case k.reuses != nil:
 			k.attempts = []attempt{{outcome: k.reuses.Outcome, over: true, answered: true, confirmed: true}}
 		default: // denied, cancelled or timed out before it had run
+			kind := k.ended.Kind()
+			k.idle = (kind == events.KindCancelled || kind == events.KindTimedOut) && s.sub.OnError != events.OnErrorAbortRest && (s.deadline || s.ends())
 			k.attempts = []attempt{{outcome: made(k), over: true, answered: true, confirmed: true}}
 		}
 		return

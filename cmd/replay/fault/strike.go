@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-run/sluice/actors"
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -150,8 +149,11 @@ func (x *strike) during(r *run, p part) {
 	if x.struck || !x.ready || !x.midway() || !x.pair.runs() || r.call != x.pair.Call || r.attempt != x.attempt {
 		return
 	}
-	takes := min(p.takes, 10*time.Second)
-	x.c.w.At(x.c.w.Now().Add(takes*3/4), func() {
+	in := min(p.takes, 10*time.Second) * 3 / 4
+	if p.waits {
+		in = midway / 2 // before the end is asked for that was recorded
+	}
+	x.c.w.At(x.c.w.Now().Add(in), func() {
 		if !x.struck {
 			x.now(r.n)
 		}
@@ -183,7 +185,7 @@ func (x *strike) now(n *node) {
 		x.cancel()
 		x.strike("somebody asks for the end")
 	case BreakerOpen:
-		x.open()
+		x.c.breaker(x.pair.Call, lifecycle.Breaker{Failures: lifecycle.BreakerFailures, OpenedAt: x.c.stamp()})
 		x.strike("the breaker of the tool opens")
 		if n != nil {
 			n.m.Wait(time.Millisecond) // its watch hears of it
@@ -259,19 +261,6 @@ func (x *strike) cancel() {
 		cmd = lifecycle.CancelTurn{By: cancelBy, Reason: "a fault put in by replay"}
 	}
 	x.c.say(cmd)
-}
-
-// open opens the breaker of the call's tool.
-func (x *strike) open() {
-	b := lifecycle.Breaker{Failures: lifecycle.BreakerFailures, OpenedAt: x.c.stamp()}
-	cells, name := x.c.door.view.Cells(), actors.BreakerCell(x.c.s.calls[x.pair.Call].tool)
-	rev := uint64(0)
-	if was, err := cells.Get(background, bus.BucketBreaker, name); err == nil {
-		rev = was.Revision
-	}
-	if _, err := cells.Put(background, bus.BucketBreaker, name, mustJSON(b), rev, 0); err != nil {
-		x.c.fail(lawEngine, x.pair.Call, "the breaker cannot be opened: %v", err)
-	}
 }
 
 // powerFails ends every node, and takes what is not past the barrier.

@@ -101,11 +101,20 @@ func (t *Tally) Add(r Result) {
 		t.Laws[f.Law]++
 	}
 	for _, d := range r.Differences {
-		s := Sentence{Recorded: d.Recorded, Now: d.Now, Policy: d.Policy}
+		s := Sentence{Recorded: inBrief(d.Recorded), Now: inBrief(d.Now), Policy: d.Policy}
+		if s.Recorded == s.Now {
+			s.Now += " in other words"
+		}
 		if _, known := t.sentences[s]; known || len(t.sentences) < mostSentences {
 			t.sentences[s]++
 		}
 	}
+}
+
+// inBrief is an answer without its words.
+func inBrief(gist string) string {
+	gist, _, _ = strings.Cut(gist, ": ")
+	return gist
 }
 
 // Rows are all rows: the turn's stages first, each in the order of a life.

@@ -109,7 +109,7 @@ func (b *builder) turn(key events.TurnKey) (*Script, error) {
 		}
 		return nil, errHeadless
 	}
-	s := &Script{Key: key, was: t, recorded: told(key, commits), legacy: slices.Clip(b.legacy), blobs: make(map[string][]byte), last: make(map[int]act)}
+	s := &Script{Key: key, was: t, recorded: told(key, commits), legacy: slices.Clip(b.legacy), blobs: make(map[string][]byte)}
 	s.Imported = t.Submitted.Imported != ""
 	if why != "" {
 		s.note("it is played up to what this release can read: %s", why)
