@@ -203,7 +203,7 @@ func (x *undoing) undoable(r *tools.Registry) (tools.Tool, error) {
 		by, at := undoneBy(x.log, x.call.Offset)
 		return tools.Tool{}, refuse(events.Conflict, "call %s was undone already, by %s at %s: nothing was done", x.call, by.ID, at.UTC().Format(time.RFC3339))
 	}
-	if why := lifecycle.WhyNotUndone(c); why != "" {
+	if why := lifecycle.WhyNotUndone(x.past, c); why != "" {
 		return tools.Tool{}, refuse(events.Conflict, "call %s cannot be undone: %s", x.call, why)
 	}
 	tool, known := r.Lookup(c.Tool)

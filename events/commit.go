@@ -111,6 +111,12 @@ func encode(out *bytes.Buffer, v any, tag string) error {
 	return enc.Encode(v)
 }
 
+// The first and the last microsecond that RFC 3339, and so JSON, has a form for.
+const (
+	firstTime = -62_135_596_800_000_000
+	lastTime  = 253_402_300_799_999_999
+)
+
 // Decode reads the stored form of a commit. It returns ErrFormat, or
 // ErrNewerFormat, and never panics on any bytes.
 func Decode(b []byte) (Commit, error) {
@@ -126,6 +132,9 @@ func Decode(b []byte) (Commit, error) {
 	}
 	if w.Format < 1 || len(w.Records) == 0 {
 		return Commit{}, fmt.Errorf("%w: no format number or no events", ErrFormat)
+	}
+	if w.At < firstTime || w.At > lastTime {
+		return Commit{}, fmt.Errorf("%w: its time, %d, is not of the years 1 to 9999", ErrFormat, w.At)
 	}
 	c := Commit{
 		ID: w.ID, Turn: TurnKey{w.Trace, w.Turn}, At: time.UnixMicro(w.At).UTC(),

@@ -73,7 +73,7 @@ func (d *Desk) Compensate(ctx context.Context, u Undo) (Undone, error) {
 	case c.Undone:
 		return undoneIn(v, u.Call, UndoneBefore), nil
 	}
-	if why := lifecycle.WhyNotUndone(c); why != "" {
+	if why := lifecycle.WhyNotUndone(v.Turn, c); why != "" {
 		return Undone{}, fmt.Errorf("call %s: %w: %s", u.Call, lifecycle.ErrNoUndo, why)
 	}
 	undo, err := d.undo(ctx, u, v)

@@ -20,6 +20,8 @@ func (d *Desk) Get(ctx context.Context, key events.TurnKey) (View, error) {
 		return View{}, err
 	case len(v.Commits) == 0:
 		return View{}, fmt.Errorf("turn %s: %w", key, lifecycle.ErrNoTurn)
+	case v.Turn.Submitted == nil:
+		return View{}, fmt.Errorf("turn %s: %w any more: its beginning is not in the log", key, lifecycle.ErrNoTurn)
 	}
 	return v, nil
 }

@@ -38,9 +38,13 @@ func UndoOf(args json.RawMessage) (call events.CallKey, ok bool) {
 
 // WhyNotUndone is why a call cannot be undone, whatever its tool may say; "" where
 // it can. It does not look at whether the call was undone.
-func WhyNotUndone(c *Call) string {
+func WhyNotUndone(t Turn, c *Call) string {
 	d, reused := c.Terminal.(*events.Deduplicated)
 	switch {
+	case t.Submitted == nil || t.Broken != "":
+		return "what the log has of its turn is not whole"
+	case t.Submitted.Imported != "":
+		return "it never ran here: it was imported"
 	case c.Open():
 		return "it has not ended"
 	case reused:

@@ -70,7 +70,7 @@ func ask(w Waiting, e Event) Waiting {
 	call := e.Turn.Call(e.Call)
 	switch v := e.Event.(type) {
 	case *events.ApprovalRequested:
-		if !w.Turns[e.Turn.String()].Imported { // nobody would go on with the call
+		if turn, open := w.Turns[e.Turn.String()]; open && !turn.Imported { // otherwise nobody would go on with the call
 			w.Asked[call.String()] = w.pending(call, e, v)
 		}
 	case *events.Approved, *events.CancelRequested: // after a cancel an approval is refused

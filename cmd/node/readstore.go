@@ -197,7 +197,8 @@ func (a *app) tellStore(s readstore.Status) error {
 		{"position", s.Position},
 		{"building", s.Building},
 		{"head", s.Head},
-		{"behind", behindText(s)}, {"damaged", unreadable},
+		{"behind", behindText(s)},
+		{"damaged", unreadable},
 		{"error", show.Short(s.Error, 1000)},
 	} {
 		if line[1] != "" {

@@ -22,8 +22,8 @@ import (
 )
 
 var (
-	benchEvents = flag.Int("bench.events", 0, "measure a trace of so many events; 0: do not")
-	benchLog    = flag.Int("bench.log", 0, "measure a trace amid a log of so many events; 0: do not")
+	benchEvents = flag.Int("bench.events", 50_000, "of the trace that is opened")
+	benchLog    = flag.Int("bench.log", 5_000_000, "events of the log in which a trace is found")
 	benchSeed   = flag.Uint64("bench.seed", 1, "of the positions that are asked for")
 )
 
@@ -57,8 +57,11 @@ func eventsIn(commits []events.Commit) int {
 	return n
 }
 
+// figure prints what was measured: what benchmarks log is cut.
+func figure(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
 // benchKeeper keeps a log as a node does.
-func benchKeeper(t *testing.T, dir string) *session.Session {
+func benchKeeper(t testing.TB, dir string) *session.Session {
 	t.Helper()
 	ses, err := session.OpenEmbedded(t.Context(), jetlog.ServerConfig{Dir: dir, Port: -1, Token: "secret"}, jetlog.Config{})
 	if err != nil {
@@ -70,7 +73,7 @@ func benchKeeper(t *testing.T, dir string) *session.Session {
 
 // benchWrite writes traces, some at a time, until they hold n events, and returns the
 // log's positions of the first one.
-func benchWrite(t *testing.T, log bus.Log, n, writers int, name func(turn int) string) []events.Position {
+func benchWrite(t testing.TB, log bus.Log, n, writers int, name func(turn int) string) []events.Position {
 	t.Helper()
 	var mu sync.Mutex
 	var places []events.Position
@@ -115,7 +118,7 @@ func benchWrite(t *testing.T, log bus.Log, n, writers int, name func(turn int) s
 }
 
 // benchBinary builds the command.
-func benchBinary(t *testing.T) string {
+func benchBinary(t testing.TB) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "sluice-replay")
 	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
@@ -125,7 +128,7 @@ func benchBinary(t *testing.T) string {
 }
 
 // benchRun runs the command, and returns what it says on standard error.
-func benchRun(t *testing.T, bin, in string, args ...string) (out []byte, said string) {
+func benchRun(t testing.TB, bin, in string, args ...string) (out []byte, said string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), bin, args...)
@@ -136,17 +139,14 @@ func benchRun(t *testing.T, bin, in string, args ...string) (out []byte, said st
 	return stdout.Bytes(), stderr.String()
 }
 
-// TestBenchOpen measures how long a long trace takes to open, how much memory it needs,
-// and how long show at any of its events takes then. The bars are 2 s, 256 MiB and 200 ms.
-func TestBenchOpen(t *testing.T) {
-	if *benchEvents == 0 {
-		t.Skip("a measurement: make bench-replay")
-	}
+// BenchmarkOpen measures how long a long trace takes to open, how much memory it needs,
+// and how long show at any of its events takes then. The bars are 2 s, 256 MiB and 200 ms. It is run once (-benchtime 1x).
+func BenchmarkOpen(t *testing.B) {
 	dir := t.TempDir()
 	ses := benchKeeper(t, dir)
 	began := time.Now()
 	places := benchWrite(t, ses.Bus, *benchEvents, 1, func(int) string { return "long" })
-	t.Logf("%d events written in %s", len(places), time.Since(began).Round(time.Millisecond))
+	figure("%d events written in %s", len(places), time.Since(began).Round(time.Millisecond))
 	bin := benchBinary(t)
 	r := rand.New(rand.NewPCG(*benchSeed, 0))
 	var asks strings.Builder
@@ -158,19 +158,19 @@ func TestBenchOpen(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(said), "\n")
 		for _, l := range lines {
 			if strings.HasPrefix(l, "opened") || strings.HasPrefix(l, "peak") || strings.Contains(l, "answers:") {
-				t.Logf("%s: %s", what, l)
+				figure("%s: %s", what, l)
 			}
 		}
 		began := time.Now()
 		first, _ := benchRun(t, bin, "", append([]string{"show", "long"}, args...)...)
-		t.Logf("%s: show prints its first page, %d KiB, in %s; the answers were %d KiB", what, len(first)>>10, time.Since(began).Round(time.Millisecond), len(out)>>10)
+		figure("%s: show prints its first page, %d KiB, in %s; the answers were %d KiB", what, len(first)>>10, time.Since(began).Round(time.Millisecond), len(out)>>10)
 		began = time.Now()
 		benchRun(t, bin, "", append([]string{"show", "long", "--at", places[len(places)/2].String()}, args...)...)
-		t.Logf("%s: show --at the middle, as a process of its own: %s", what, time.Since(began).Round(time.Millisecond))
+		figure("%s: show --at the middle, as a process of its own: %s", what, time.Since(began).Round(time.Millisecond))
 		for _, form := range []string{"--svg", "--html"} {
 			began = time.Now()
 			page, _ := benchRun(t, bin, "", append([]string{"show", "long", form, "-"}, args...)...)
-			t.Logf("%s: show %s is %d KiB, in %s", what, form, len(page)>>10, time.Since(began).Round(time.Millisecond))
+			figure("%s: show %s is %d KiB, in %s", what, form, len(page)>>10, time.Since(began).Round(time.Millisecond))
 		}
 	}
 	measure("through a running node", "--data", dir)
@@ -183,12 +183,9 @@ func TestBenchOpen(t *testing.T) {
 	measure("an archive", "--archive", file)
 }
 
-// TestBenchFind measures how long it takes to find and show one trace of a large log,
-// through a running node. The bar is 1 s.
-func TestBenchFind(t *testing.T) {
-	if *benchLog == 0 {
-		t.Skip("a measurement: make bench-replay")
-	}
+// BenchmarkFind measures how long it takes to find and show one trace of a large log,
+// through a running node. The bar is 1 s. It is run once.
+func BenchmarkFind(t *testing.B) {
 	dir := t.TempDir()
 	ses := benchKeeper(t, dir)
 	defer func() {
@@ -199,7 +196,7 @@ func TestBenchFind(t *testing.T) {
 	const turns = 40 // of a trace: about a thousand events
 	began := time.Now()
 	benchWrite(t, ses.Bus, *benchLog, 64, func(turn int) string { return fmt.Sprintf("trace-%06d", turn/turns) })
-	t.Logf("%d events written in %s", *benchLog, time.Since(began).Round(time.Millisecond))
+	figure("%d events written in %s", *benchLog, time.Since(began).Round(time.Millisecond))
 	bin := benchBinary(t)
 	n := *benchLog / (eventsIn(broad("x", 0)) * turns)
 	r := rand.New(rand.NewPCG(*benchSeed, 1))
@@ -212,6 +209,6 @@ func TestBenchFind(t *testing.T) {
 			took := time.Since(began)
 			longest, sum = max(longest, took), sum+took
 		}
-		t.Logf("%s of one trace of %d, as a process of its own: %s on average, the longest %s", verb, n, (sum / times).Round(time.Millisecond), longest.Round(time.Millisecond))
+		figure("%s of one trace of %d, as a process of its own: %s on average, the longest %s", verb, n, (sum / times).Round(time.Millisecond), longest.Round(time.Millisecond))
 	}
 }

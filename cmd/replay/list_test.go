@@ -92,8 +92,12 @@ func TestListIsTheSameWithAReadStore(t *testing.T) {
 		}
 	}()
 	lines := 0
-	for _, q := range asked {
-		for _, form := range []string{"--json=true", "--json=false"} {
+	for i, q := range asked {
+		forms := []string{"--json=true"}
+		if i < 3 {
+			forms = append(forms, "--json=false")
+		}
+		for _, form := range forms {
 			base := append([]string{"list", "--data", dir, form}, q...)
 			byStore, errs, code := sluice(t.Context(), "", append(base, "--read-store", stores)...)
 			byLog, errsLog, codeLog := sluice(t.Context(), "", append(base, "--read-store", "off")...)
@@ -103,7 +107,7 @@ func TestListIsTheSameWithAReadStore(t *testing.T) {
 			lines += strings.Count(byLog, "\n")
 		}
 	}
-	if lines < 60 {
+	if lines < 30 {
 		t.Errorf("%d lines in all: the lists say little", lines)
 	}
 	l := &lister{app: quietApp(os.Stderr), store: stores}

@@ -139,7 +139,7 @@ func (w *whatIf) run(ctx context.Context, r *reading) error {
 
 // clean says whether a job that watches for changes may go on.
 func (w *whatIf) clean(s again.Summary) bool {
-	judged := s.Same + s.Changed + s.Broken + s.Early
+	judged := s.Same + s.Changed + s.Broken
 	return judged > 0 && s.Changed == 0 && s.Broken == 0 && w.damaged == 0 && (!w.strict || s.NotJudged == 0 && s.Headless == 0)
 }
 

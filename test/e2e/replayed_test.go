@@ -327,7 +327,7 @@ func timely(c *lifecycle.Call) string {
 			return "deaf at its deadline"
 		}
 	case *events.Deduplicated:
-		if end.Effects == events.EffectsPossible {
+		if end.Outcome.Effects == events.EffectsPossible {
 			return "of a key whose holder became unknown"
 		}
 	case *events.Failed:

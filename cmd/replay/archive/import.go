@@ -229,7 +229,10 @@ func (im *Import) decode(c *coming, trace string) error {
 	if c.decoded.Turn != (events.TurnKey{Trace: trace, Turn: c.Turn.Turn}) {
 		return fmt.Errorf("%w: it says that it is of turn %s", events.ErrFormat, c.decoded.Turn)
 	}
-	if err = single(c.Body, 0); err != nil || im.Prefix == "" {
+	if err = single(c.Body, 0); err == nil {
+		err = tellable(c.decoded)
+	}
+	if err != nil || im.Prefix == "" {
 		return err
 	}
 	if c.Body, err = rename(c.Body, c.Turn.Trace, im.Prefix); err != nil {

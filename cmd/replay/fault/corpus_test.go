@@ -124,6 +124,7 @@ func TestCorpus(t *testing.T) {
 			for _, turn := range p.Turns {
 				for _, d := range turn.Differs {
 					differs = append(differs, fmt.Sprintf("%s/%d", turn.Script.Key.Turn, d.Call))
+					t.Logf("%s/%d: %s; now %s", turn.Script.Key.Turn, d.Call, d.Recorded, d.Now)
 				}
 			}
 			if fmt.Sprint(differs) != want {

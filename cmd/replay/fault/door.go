@@ -64,14 +64,9 @@ func (c *cell) load() (t lifecycle.Turn, at uint64) {
 	return t, at
 }
 
-// follow does what people and callers did once an event had happened.
-func (c *cell) follow(s bus.Stored) {
-	r := s.Commit.Records[0]
-	due := func(a act) bool {
-		come := a.after == r.Event.Kind() && c.count(a.of, a.after) >= a.nth
-		return a.of == r.Call && (come || events.IsTerminal(r.Event.Kind()) && a.do != doOpen) && !c.silent(a)
-	}
-	for i := slices.IndexFunc(c.acts, due); i >= 0; i = slices.IndexFunc(c.acts, due) {
+// follow does what people and callers did once what they answer to has happened.
+func (c *cell) follow() {
+	for i := slices.IndexFunc(c.acts, c.isDue); i >= 0; i = slices.IndexFunc(c.acts, c.isDue) {
 		a := c.acts[i]
 		c.acts = slices.Delete(c.acts, i, i+1)
 		if a.wait == 0 {
@@ -84,6 +79,15 @@ func (c *cell) follow(s bus.Stored) {
 			c.do(a)
 		})
 	}
+}
+
+// isDue says whether what came before an act has happened: its anchor, or the end of the
+// call that would have had it, and the ends of the calls that had ended by then.
+func (c *cell) isDue(a act) bool {
+	if c.count(a.of, a.after) < a.nth && (a.do == doOpen || !c.ended(a.of)) || c.silent(a) {
+		return false
+	}
+	return !slices.ContainsFunc(a.ended, func(call int) bool { return !c.ended(call) })
 }
 
 // do does what somebody did.

@@ -141,7 +141,7 @@ func (c *cell) part(r *run) part {
 	p.goesOn = a.cancelled && a.outcome.Class != events.ClassCancelled && a.confirmed && a.outcome.Class != events.ClassTimeout
 	known := a.outcome.Effects
 	p.effect = r.tier != events.Readonly && (known == events.EffectsDone || known != events.EffectsNone && !k.verdict.Probe)
-	if a.settled != "" { // somebody has found out
+	if _, cannot := k.ended.(*events.Unknown); a.settled != "" && (cannot || !k.verdict.Probe) { // somebody has found out; a tool that was asked had not
 		p.effect = r.tier != events.Readonly && a.settled == events.EffectsDone
 	}
 	late := a.outcome.Class == events.ClassTimeout && a.wall > 0 && time.Duration(a.outcome.Stages.Run)*time.Microsecond >= a.wall*9/10

@@ -188,8 +188,8 @@ func (c *cell) checkFindings(x *strike) {
 			at = i
 		}
 	}
-	if at < 0 || len(c.strikes) > 1 || at+1 < len(c.commits) && c.commits[at+1].Commit.By != c.commits[at].Commit.By {
-		return // of several faults, or of people, one may have cut the claim short: what was open is settled all the same
+	if at < 0 || len(c.strikes) > 1 || c.cutShort(at) {
+		return
 	}
 	t := lifecycle.Fold(c.s.Key, plain(c.commits[:at])...)
 	found := c.findings(at)
@@ -208,6 +208,18 @@ func (c *cell) checkFindings(x *strike) {
 				f.LastStage, f.ToolStarted, f.Complete, call.Last, started)
 		}
 	}
+}
+
+// cutShort says whether somebody outside has cut a claim short, between two of its events:
+// what was open is settled all the same.
+func (c *cell) cutShort(claim int) bool {
+	for _, s := range c.commits[claim+1:] {
+		r := s.Commit.Records[0]
+		if _, ok := r.Event.(*events.Recovered); !ok && r.Event.Kind() != events.KindUnknown && r.Event.Kind() != events.KindResolved {
+			return s.Commit.By.Boot == ""
+		}
+	}
+	return false
 }
 
 // findings are what the owner recorded, by call, that claimed the turn with this event.

@@ -215,7 +215,7 @@ func (c *cell) happened(l *line, s bus.Stored, was events.Commit) {
 	c.commits = append(c.commits, s)
 	c.sameStored(s, was)
 	c.tell("%s: %s%s", who(s.Commit), place(s.Commit.Records[0]), gist(s.Commit.Records[0].Event))
-	c.follow(s)
+	c.follow()
 	for _, x := range c.strikes {
 		x.after(l, s)
 	}

@@ -163,6 +163,8 @@ func (c *cell) probed(x *strike, i int) rule {
 	switch {
 	case cannot && !k.made:
 		return mustBe(events.AnswerUnknown, "its tool was asked and could not tell: it is not known")
+	case !happened && c.ledger.effects(i) > 0:
+		return rule{same: true, other: []events.Standing{events.AnswerSuccess, events.AnswerUnknown}, why: "its effect came while nobody knew who owned it, before or after its tool was asked: it is settled with it, or not known"}
 	case happened:
 		return rule{same: true, other: []events.Standing{events.AnswerSuccess}, why: "its tool was asked, and has found the effect: it is settled with it"}
 	case c.honours(i):

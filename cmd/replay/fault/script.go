@@ -104,6 +104,7 @@ type act struct {
 	nth   int         // the how-many-th of that kind, from 1
 	cmd   lifecycle.Command
 	wait  time.Duration // how long it took them; 0: before the runtime's next event
+	ended []int         // calls that had ended by then
 }
 
 // record takes up one recorded event.
@@ -127,7 +128,7 @@ func (s *Script) record(c events.Commit, r events.Record) {
 		k.denied, k.ended, k.late = e, e, k.judged && k.asked == nil
 		if e.By != nil {
 			k.answered = true
-			s.acts = append(s.acts, act{doReject, r.Call, events.KindApprovalRequested, r.Call, 1, lifecycle.Reject{Call: r.Call, By: *e.By, Note: noteIn(e.Reason)}, patience})
+			s.acts = append(s.acts, act{doReject, r.Call, events.KindApprovalRequested, r.Call, 1, lifecycle.Reject{Call: r.Call, By: *e.By, Note: noteIn(e.Reason)}, patience, nil})
 		}
 	case *events.Deduplicated:
 		k.reuses, k.ended = e, e
@@ -181,8 +182,12 @@ func (s *Script) submitted(e *events.TurnSubmitted) {
 func (s *Script) passed(r events.Record) {
 	kind := r.Event.Kind()
 	a := act{after: kind, of: r.Call, nth: 1}
+	asks := slices.ContainsFunc(s.calls, func(k *callScript) bool { return k.asked != nil })
+	if kind == events.KindTurnParked && !asks { // for a key, which need not be held when it is played
+		return
+	}
 	if e, ok := r.Event.(*events.TurnClaimed); ok {
-		if e.Why != events.ClaimNew && e.Why != events.ClaimWoken {
+		if e.Why != events.ClaimNew && (e.Why != events.ClaimWoken || !asks) {
 			return
 		}
 		s.claims++
@@ -202,6 +207,9 @@ func (s *Script) cancelled(call int, cmd lifecycle.Command) {
 	a := s.lastOfAll
 	a.do, a.call, a.cmd = doCancel, call, cmd
 	for _, k := range s.calls {
+		if k.ended != nil {
+			a.ended = append(a.ended, k.offset)
+		}
 		if n := len(k.attempts); n > 0 && !k.attempts[n-1].over {
 			a.wait = midway // it runs by then
 			k.attempts[n-1].cancelled = k.attempts[n-1].cancelled || call == events.TurnEvent || call == k.offset
@@ -222,7 +230,7 @@ func (s *Script) approved(k *callScript, e *events.Approved) {
 		}
 	}
 	k.answered = true
-	s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, cmd, patience})
+	s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, cmd, patience, nil})
 }
 
 // attempt takes up what is recorded of an attempt.
@@ -350,7 +358,7 @@ func (s *Script) tier(k *callScript, o Options) {
 	if given == events.Approval && k.denied == nil {
 		s.sub.CanAsk, k.answered = true, true
 		by := events.Principal{ID: "replay", Kind: "person"}
-		s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, lifecycle.Approve{Call: k.offset, By: by}, patience})
+		s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, lifecycle.Approve{Call: k.offset, By: by}, patience, nil})
 	}
 }
 

@@ -275,9 +275,7 @@ func (x *strike) powerFails(resubmit bool) {
 	c.ledger.forget(t) // BEFORE it is noted what the tools know
 	x.strike("the power fails: %d events are lost", lost)
 	c.acts = append(c.acts[:0:0], c.s.acts...)
-	for _, s := range c.commits { // people do again what is not in the log any more
-		c.follow(s)
-	}
+	c.follow() // people do again what is not in the log any more
 	c.bootSoon()
 	if resubmit && !c.told {
 		c.later(c.submit)
