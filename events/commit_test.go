@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -269,4 +270,22 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%x\nbecame %x, %v", out, last, err)
 		}
 	})
+}
+
+// A time that JSON has no form for would break every answer that it stands in.
+func TestTimesThatCannotBeTold(t *testing.T) {
+	for year, told := range map[int]bool{-1: false, 1: true, 1970: true, 9999: true, 10_000: false, 290_000: false} {
+		c := Commit{ID: "c", Turn: TurnKey{"t", "u"}, At: time.Date(year, 12, 31, 23, 59, 59, 0, time.UTC), Records: []Record{{Seq: 1, Event: &Progress{Attempt: 1}}}}
+		b, err := Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(b)
+		switch {
+		case told && (err != nil || !got.At.Equal(c.At)):
+			t.Errorf("year %d: %v, %v", year, got.At, err)
+		case !told && (!errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "the years 1 to 9999")):
+			t.Errorf("year %d: %v", year, err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -246,4 +247,35 @@ func TestHTTPCompensate(t *testing.T) {
 	d.want(200, `"status":"already_compensated"`, "POST", at, `{"wait_ms":1}`)
 	d.want(200, `"compensated":{"by":{"id":"ann","kind":"person"},"at":"`, "GET", "/v1/turns/trace1/turn1", ``)
 	d.want(409, "nothing-to-undo", "POST", "/v1/turns/trace1/undo-turn1-0-1/calls/0/compensate", ``)
+}
+
+// TestNothingIsUndoneThatCameFromElsewhere: an imported turn's effects are not this
+// house's, and a history that is not whole says too little about them.
+func TestNothingIsUndoneThatCameFromElsewhere(t *testing.T) {
+	d, _ := newDesk(t)
+	turn := func(imported string, from int) events.TurnKey {
+		key := events.TurnKey{Trace: "t", Turn: fmt.Sprintf("u%d", from)}
+		v := events.Verdict{Tier: events.Reversible, Undo: true}
+		records := []events.Record{
+			{Call: events.TurnEvent, Seq: 1, Event: &events.TurnSubmitted{Principal: events.Principal{ID: "a"}, Calls: []events.RawCall{{Tool: "reserve"}}, Imported: imported}},
+			{Call: 0, Seq: 1, Event: &events.Requested{Tool: "reserve"}},
+			{Call: 0, Seq: 2, Event: &events.Authorized{Verdict: v}},
+			{Call: 0, Seq: 3, Event: &events.Started{Attempt: 1}},
+			{Call: 0, Seq: 4, Event: &events.Completed{Outcome: events.Outcome{Attempt: 1, Effects: events.EffectsDone, Result: events.Result{Status: events.Success}}}},
+		}
+		_, err := d.bus.Append(within(t), events.Commit{ID: key.Turn, Turn: key, At: time.Now().UTC(), Records: records[from:]}, 0)
+		must(t, err)
+		return key
+	}
+	for key, c := range map[events.TurnKey]struct {
+		is   error
+		want string
+	}{
+		turn(events.ArchiveMark+"0123@1.1", 0): {lifecycle.ErrNoUndo, "it was imported"},
+		turn("", 1):                            {lifecycle.ErrNoTurn, "its beginning is not in the log"},
+	} {
+		if _, err := d.Compensate(within(t), Undo{Call: key.Call(0)}); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
 }

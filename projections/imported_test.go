@@ -42,3 +42,22 @@ func TestImportedTurns(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyIsAskedBehindTheEnd: a history that goes on behind its turn's end, or has no
+// beginning, asks for what nobody can answer.
+func TestNobodyIsAskedBehindTheEnd(t *testing.T) {
+	asks := asking("")
+	end := events.Record{Call: events.TurnEvent, Seq: 2, Event: &events.TurnCompleted{}}
+	for what, records := range map[string][]events.Record{
+		"behind the end":      {asks[0], end, asks[1], asks[2]},
+		"without a beginning": asks[1:],
+	} {
+		inbox := Inbox.Init()
+		for e := range Events(1, 1, events.Commit{ID: "c", Turn: events.TurnKey{Trace: "t", Turn: "u"}, Records: records}) {
+			inbox = Inbox.Apply(inbox, e)
+		}
+		if got := inbox.List(); len(got) > 0 {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+}

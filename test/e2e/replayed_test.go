@@ -313,19 +313,10 @@ func (r *replays) baseline(p *past, turn *fault.Turn) {
 	}
 }
 
-// timely says what decided a call's end at an instant that a turn which is played alone
-// does not have: a person, a clock or another turn, and the call had done nothing to
-// bring it about. "" of every other end: that is the same.
+// timely says what other calls decided of a call's end, of which its own turn's record
+// does not have enough to play it alone. "" of every other end: that is the same.
 func timely(c *lifecycle.Call) string {
 	switch end := c.Terminal.(type) {
-	case *events.Cancelled:
-		return "cancelled"
-	case *events.TimedOut:
-		return "at its deadline"
-	case *events.Unknown:
-		if end.Class == events.ClassTimeout {
-			return "deaf at its deadline"
-		}
 	case *events.Deduplicated:
 		if end.Outcome.Effects == events.EffectsPossible {
 			return "of a key whose holder became unknown"

@@ -19,7 +19,7 @@ import (
 	"github.com/sluice-run/sluice/events"
 )
 
-var archivedFlag = flag.Uint64("archived", 60, "how many seeds' logs to export, import and export again")
+var archivedFlag = flag.Uint64("archived", 30, "how many seeds' logs to export, import and export again")
 
 // vault is a log that keeps commits as they come, to the byte.
 type vault struct {
