@@ -10,6 +10,8 @@ CALLS    ?= 1000
 TIMES    ?= 10
 RUNS     ?= 20
 PARKED   ?= 5000
+EVENTS   ?= 5000000
+CHECKS   ?= 500
 DURATION ?= 10m
 DIR      ?= $(CURDIR)/.cluster
 SOAK     ?=
@@ -64,6 +66,20 @@ sim: ## the simulator over SEEDS= seeds, or one SEED=
 	$(GO) test ./test/sim -run Sim -count=1 -v -timeout 60m $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
 	$(if $(SEED),,$(GO) test ./test/sim/deciders -run Deciders -count=1 -v -timeout 60m -seeds=$(SEEDS))
 
+.PHONY: sim-again
+sim-again: ## what the simulators made of SEEDS= seeds, decided again: nothing may differ
+	$(GO) test ./test/sim -run WhatHappened -count=1 -v -timeout 60m -again=$(SEEDS)
+	$(GO) test ./test/sim/deciders -run WhatHappened -count=1 -v -timeout 60m -seeds=$(SEEDS)
+
+.PHONY: readstore-long
+readstore-long: ## the read store under random logs, kills and lost tails, CHECKS= of each
+	$(GO) test ./projections/readstore -run 'Incremental|FoldsTell|Dying|AFaultLeaves|Rewound|Pruned|ScanFinds|SyntaxError|SIGKILL' -count=1 -v -timeout 60m -rapid.checks=$(CHECKS) -kill.times=100
+
+.PHONY: incident
+incident: build ## record the incident of docs/replay.md anew, and write what its commands print into the page
+	$(GO) run ./test/incident -bin bin -o docs/replay/incident.sluice
+	$(GO) test ./test/incident -run Pages -rewrite
+
 .PHONY: mutants
 mutants: ## faults put into the code on purpose, each of which the simulators must find
 	$(GO) test ./test/sim -run Mutants -count=1 -v -timeout 2h -mutants
@@ -109,6 +125,10 @@ bench-calls: ## turns through the whole product, next to the bare log
 .PHONY: bench-takeover
 bench-takeover: build ## how long a turn takes to go on after the SIGKILL of its owner
 	$(GO) run ./test/bench/takeover -node bin/sluice-node $(BENCH)
+
+.PHONY: bench-readstore
+bench-readstore: ## a read store filled from EVENTS= events, and how long it takes to find something
+	$(GO) test ./projections/readstore -run '^TestScale$$' -count=1 -v -timeout 60m -scale.events=$(EVENTS)
 
 .PHONY: clean
 clean: ## remove what the targets made

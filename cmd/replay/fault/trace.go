@@ -40,7 +40,7 @@ type Unplayable struct {
 func Build(t Trace, o Options) (scripts []*Script, not []Unplayable) {
 	b := builder{trace: t, options: o, commits: make(map[events.TurnKey][]bus.Stored)}
 	for _, s := range t.Commits {
-		b.commits[s.Commit.Turn] = append(b.commits[s.Commit.Turn], s)
+		b.commits[s.Commit.Turn] = append(b.commits[s.Commit.Turn], asStored(s))
 	}
 	for _, key := range turnsOf(t.Commits) {
 		s, err := b.turn(key)
@@ -201,7 +201,11 @@ func (b *builder) find(key events.TurnKey) []events.Commit {
 	if err != nil {
 		return nil
 	}
-	return found
+	out := make([]events.Commit, len(found))
+	for i, c := range found {
+		out[i] = asRecorded(c)
+	}
+	return out
 }
 
 // told is what the model was told of each call, by what is recorded of a turn.
