@@ -126,6 +126,10 @@ bench-calls: ## turns through the whole product, next to the bare log
 bench-takeover: build ## how long a turn takes to go on after the SIGKILL of its owner
 	$(GO) run ./test/bench/takeover -node bin/sluice-node $(BENCH)
 
+.PHONY: bench-replay
+bench-replay: ## a trace of TRACE= events opened and shown anywhere, and one found in a log of LOG= events
+	$(GO) test ./cmd/replay -run '^$$' -bench '^Benchmark(Open|Find)$$' -benchtime 1x -timeout 90m $(if $(TRACE),-bench.events=$(TRACE)) $(if $(LOG),-bench.log=$(LOG))
+
 .PHONY: bench-readstore
 bench-readstore: ## a read store filled from EVENTS= events, and how long it takes to find something
 	$(GO) test ./projections/readstore -run '^TestScale$$' -count=1 -v -timeout 60m -scale.events=$(EVENTS)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -180,6 +182,31 @@ func TestPlaces(t *testing.T) {
 			if !got[i] || !got[n-1-i] {
 				t.Errorf("of %d: the edges are missing", n)
 			}
+		}
+	}
+}
+
+// TestNothingIsNotAll: where every turn lacks its beginning no law was checked, and where
+// some do the others were.
+func TestNothingIsNotAll(t *testing.T) {
+	for _, c := range []struct {
+		turns, headless int
+		want            string
+		ok              bool
+	}{
+		{2, 2, "nothing could be checked\n", false},
+		{2, 1, "all laws hold in what could be checked\n", true},
+		{2, 0, "all laws hold\n", true},
+		{0, 0, "all laws hold\n", true},
+	} {
+		var out bytes.Buffer
+		a := &app{out: bufio.NewWriter(&out)}
+		err := a.printReport(&report{turns: c.turns, headless: c.headless})
+		if ferr := a.out.Flush(); ferr != nil {
+			t.Fatal(ferr)
+		}
+		if (err == nil) != c.ok || !strings.HasSuffix(out.String(), ": "+c.want) {
+			t.Errorf("%d of %d without a beginning: %v, %q", c.headless, c.turns, err, out.String())
 		}
 	}
 }

@@ -153,7 +153,7 @@ func (a *app) runVerify(ctx context.Context, log *reading, blobs bus.Blobs, trac
 
 func (a *app) printReport(r *report) error {
 	var bad error
-	if r.count > 0 || r.damage != "" {
+	if r.count > 0 || r.damage != "" || r.headless > 0 && r.headless == r.turns {
 		bad = errSaid
 	}
 	if a.json {
@@ -190,6 +190,12 @@ func (a *app) printReport(r *report) error {
 	case r.damage != "" && r.count == 0:
 		a.print("%s: all laws hold in what could be read\n", what)
 		return bad
+	case r.headless > 0 && r.headless == r.turns:
+		a.print("%s: nothing could be checked\n", what)
+		return bad
+	case r.count == 0 && r.headless > 0:
+		a.print("%s: all laws hold in what could be checked\n", what)
+		return nil
 	case r.count == 0:
 		a.print("%s: all laws hold\n", what)
 		return nil
