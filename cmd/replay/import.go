@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -53,19 +52,40 @@ func (a *app) importing() *cobra.Command {
 	return cmd
 }
 
-// openNow opens a file to read. A pipe that nobody writes is at its end, and is not
-// waited for.
-func openNow(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// openFile opens a file to read. A pipe waits for who writes it, or for ctx.
+func openFile(ctx context.Context, path string) (*os.File, error) {
+	if !isPipe(path) {
+		return os.Open(path)
+	}
+	type opened struct {
+		f   *os.File
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() { // where ctx ends first it waits on, until the process ends
+		f, err := os.Open(path)
+		done <- opened{f, err}
+	}()
+	select {
+	case o := <-done:
+		return o.f, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func isPipe(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
 // readable looks at the files before anything is done.
 func readable(paths []string) error {
 	for _, path := range paths {
-		if path == "-" {
+		if path == "-" || isPipe(path) { // to look into a pipe would cut its writer off
 			continue
 		}
-		f, err := openNow(path)
+		f, err := os.Open(path)
 		if err == nil {
 			info, serr := f.Stat()
 			if err = serr; err == nil && info.IsDir() {
@@ -163,7 +183,7 @@ func (im *importer) file(ctx context.Context, path string) error {
 	if path == "-" {
 		name = "stdin"
 	} else {
-		f, err := openNow(path)
+		f, err := openFile(ctx, path)
 		if err != nil {
 			return exit.Misused(err, "name files that can be read, or - for standard input")
 		}

@@ -23,7 +23,7 @@ func (s *Script) equip() error {
 		if _, have := s.registry.Lookup(k.tool); have || k.denied != nil && k.denied.Code == events.UnknownTool {
 			continue
 		}
-		if err := s.registry.Add(s.scripted(k)); err != nil {
+		if err := s.registry.Add(s.scripted(s.telling(k))); err != nil {
 			if k.ended != nil && k.denied == nil {
 				s.note("the tool of call %d cannot be registered today: %v", k.offset, err)
 			}
@@ -35,6 +35,14 @@ func (s *Script) equip() error {
 		}
 	}
 	return nil
+}
+
+// telling is the call that says most of a call's tool: the first one that policy judged.
+func (s *Script) telling(k *callScript) *callScript {
+	if i := slices.IndexFunc(s.calls, func(o *callScript) bool { return o.tool == k.tool && o.judged }); i >= 0 {
+		return s.calls[i]
+	}
+	return k
 }
 
 // errNoTool is what a scripted tool answers to whoever runs it otherwise than by the

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -159,21 +160,38 @@ func (l *line) Append(ctx context.Context, c events.Commit, at uint64) (bus.Stor
 		return l.raw(ctx, c, at)
 	}
 	out := bus.Stored{Commit: events.Commit{ID: c.ID, Turn: c.Turn, At: c.At, By: c.By, Records: make([]events.Record, 0, len(c.Records))}}
+	var unheard error
 	for i := range c.Records {
 		part := c
 		part.Records = c.Records[i : i+1 : i+1]
 		if len(c.Records) > 1 {
 			part.ID = c.ID + "." + strconv.Itoa(i)
 		}
-		s, err := l.one(ctx, part, at)
-		if err != nil {
+		s, err := l.one(context.WithValue(ctx, rest{}, i > 0 && ending(c)), part, at)
+		switch {
+		case errors.Is(err, errUnheard) && ending(c):
+			unheard = err
+		case err != nil:
 			return bus.Stored{}, err
 		}
 		at, out.Seq, out.Generation = s.Seq, s.Seq, s.Generation
 		out.Commit.Records = append(out.Commit.Records, s.Commit.Records...)
 		out.Commit.At = s.Commit.At
 	}
-	return out, nil
+	return out, unheard
+}
+
+// rest says of a context that what is appended is the rest of an ending.
+type rest struct{}
+
+// errUnheard says that an append was kept and not answered.
+var errUnheard = fmt.Errorf("%w: it was kept", bus.ErrUncertain)
+
+// ending says whether a commit claims a turn and ends it at once, as a node does for a
+// turn that needs no actor. It is one message, and what is not heard of it is not heard
+// of the whole.
+func ending(c events.Commit) bool {
+	return c.Records[0].Event.Kind() == events.KindTurnClaimed && events.EndsTurn(c.Records[len(c.Records)-1].Event.Kind())
 }
 
 // raw is an append past all faults.
@@ -215,10 +233,10 @@ func (c *cell) happened(l *line, s bus.Stored, was events.Commit) {
 	c.commits = append(c.commits, s)
 	c.sameStored(s, was)
 	c.tell("%s: %s%s", who(s.Commit), place(s.Commit.Records[0]), gist(s.Commit.Records[0].Event))
-	c.follow()
 	for _, x := range c.strikes {
 		x.after(l, s)
 	}
+	c.follow() // BEHIND the faults: what follows may be what they stand before
 }
 
 // Blobs is bus.Bus's: what the recording refers to is there.

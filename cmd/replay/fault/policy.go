@@ -49,6 +49,8 @@ func (c *cell) rule(x *strike, t lifecycle.Turn, i int, base, now []events.Answe
 	case c.s.deadline && !sameAnswer(base[i], now[i]):
 		r.same, r.other = true, append(r.other, events.AnswerFailed, events.AnswerUnknown)
 		r.why, r.code = "the fault took time, and the turn has a deadline; "+r.why, ""
+	case base[i].Standing == now[i].Standing && base[i].Standing != events.AnswerSuccess && !sameAnswer(base[i], now[i]):
+		r.other, r.why, r.code = append(r.other, now[i].Standing), "it did not succeed without the fault either; "+r.why, ""
 	case c.s.ends() && !sameAnswer(base[i], now[i]):
 		r.same, r.other = true, append(r.other, events.AnswerSuccess, events.AnswerFailed, events.AnswerUnknown)
 		r.why, r.code = "somebody asked for an end when this was recorded, and with the fault that comes at another moment of its life; "+r.why, ""

@@ -97,17 +97,20 @@ func (x *strike) hit(l *line, ctx context.Context, c events.Commit, at uint64) (
 
 // doubt loses the append the first time, and keeps it the second, without an answer.
 func (x *strike) doubt(l *line, ctx context.Context, c events.Commit, at uint64) (bus.Stored, error) {
-	if x.tries++; x.tries == 1 {
-		x.strike("the append of %s is lost, and not answered", c.Records[0].Event.Kind())
+	kind := c.Records[0].Event.Kind()
+	behind, _ := ctx.Value(rest{}).(bool)
+	if x.tries++; x.tries == 1 && !behind {
+		x.strike("the append of %s is lost, and not answered", kind)
 		x.struck = false // once more
 		return bus.Stored{}, fmt.Errorf("append: %w", bus.ErrUncertain)
 	}
 	x.struck = true
-	x.c.tell("the append of %s is kept, and not answered", c.Records[0].Event.Kind())
-	if _, err := l.kept(ctx, c, at); err != nil {
+	s, err := l.kept(ctx, c, at)
+	if err != nil {
 		return bus.Stored{}, err
 	}
-	return bus.Stored{}, fmt.Errorf("append: %w", bus.ErrUncertain)
+	x.strike("the append of %s is kept, and not answered", kind)
+	return s, fmt.Errorf("append: %w", errUnheard)
 }
 
 // after takes up an event that has happened.
