@@ -91,7 +91,7 @@ func (c *cell) own(x *strike, t lifecycle.Turn, i int) rule {
 	case x.pair.Call != events.TurnEvent && x.pair.Call != i && !x.row.loses:
 		return mustBeSame("the fault is another call's")
 	case x.row.Kind == Expiry:
-		return rule{other: []events.Standing{events.AnswerDenied}, code: events.ApprovalExpired, why: "nobody answered the request for approval in time: it is denied"}
+		return rule{same: c.s.deadline || !c.s.calls[i].answered, other: []events.Standing{events.AnswerDenied}, code: events.ApprovalExpired, why: "nobody answered the request for approval in time: it is denied"}
 	case x.row.Kind == Cancel:
 		return c.cancelled(call, i)
 	case x.row.loses:
