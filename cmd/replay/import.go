@@ -34,6 +34,9 @@ func (a *app) importing() *cobra.Command {
 			"Traces of an archive come back with their ids, turns, commits and times; positions are the log's. A trace that is there\n" +
 			"already with the same content stays as it is; with other content it is left alone, and the first difference is named:\n" +
 			"--as PREFIX imports it beside. Turns that were open stay so, and no node ever goes on with them.",
+		Example: "  sluice-replay import --data D conversations.jsonl\n" +
+			"  gunzip -c conversations.jsonl.gz | sluice-replay import --data D -\n" +
+			"  sluice-replay import --data D week.sluice --trace shop --as old-",
 		Args: command.Args(1, 1<<16, "one file or more, or - for standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := readable(args); err != nil {

@@ -172,6 +172,9 @@ func (a *app) tree(p *page, redacted bool) {
 // tree hangs the turn below the trace. call is the one that is shown, or noCall.
 func (st *story) tree(root *node, call int, at events.Position) {
 	text := fmt.Sprintf("turn %s  %s  %s, took %s", st.key.Turn, st.standing(), stamp(st.first), took(st.until().Sub(st.first)))
+	if st.turn.Ended == nil {
+		text += " so far"
+	}
 	if st.parked > 0 {
 		text += ", parked " + took(st.parked)
 	}
