@@ -28,8 +28,7 @@ func (c *cell) differences(x *strike, base, now []events.Answer) []Difference {
 	for i := range now {
 		r := c.rule(x, t, i, base, now)
 		same := sameAnswer(base[i], now[i])
-		fits := same && r.same || slices.Contains(r.other, now[i].Standing) && (r.code == "" || codeIn(now[i]) == r.code || same)
-		if !fits {
+		if !r.fits(base[i], now[i]) {
 			c.fail(lawPolicy, i, "the model is told %s, and without the fault it is told %s; policy: %s", gistOf(now[i]), gistOf(base[i]), r.why)
 		}
 		if !same {
@@ -39,9 +38,19 @@ func (c *cell) differences(x *strike, base, now []events.Answer) []Difference {
 	return out
 }
 
-// rule is what policy says of a call, given where it stood behind the fault.
+// fits says whether an answer is what the rule says.
+func (r rule) fits(base, now events.Answer) bool {
+	same := sameAnswer(base, now)
+	return same && r.same || slices.Contains(r.other, now.Standing) && (r.code == "" || codeIn(now) == r.code || same)
+}
+
+// rule is what policy says of a call, given where it stood behind the fault: by itself
+// or, where that is not enough, as a part of its turn.
 func (c *cell) rule(x *strike, t lifecycle.Turn, i int, base, now []events.Answer) rule {
 	r := c.own(x, t, i)
+	if r.fits(base[i], now[i]) {
+		return r
+	}
 	switch {
 	case c.s.sub.OnError == events.OnErrorAbortRest && !sameAnswer(base[i], now[i]) && c.upset(i, now):
 		r.other, r.why = append(r.other, events.AnswerFailed), "another call did not succeed, and the turn says "+events.OnErrorAbortRest+"; "+r.why
