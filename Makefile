@@ -71,6 +71,14 @@ sim-again: ## what the simulators made of SEEDS= seeds, decided again: nothing m
 	$(GO) test ./test/sim -run WhatHappened -count=1 -v -timeout 60m -again=$(SEEDS)
 	$(GO) test ./test/sim/deciders -run WhatHappened -count=1 -v -timeout 60m -seeds=$(SEEDS)
 
+.PHONY: fault-mutants
+fault-mutants: ## each law broken on purpose; the fault run must name it
+	$(GO) test ./cmd/replay -run TestLawMutants -count=1 -v -timeout 60m -fault.mutants
+
+.PHONY: fault-rounds
+fault-rounds: ## many rounds of several faults on recorded turns, SEED= the first
+	$(GO) test ./cmd/replay/fault -run 'Rounds|Corpus' -count=1 -v -timeout 60m -fault.rounds=20000 -fault.every $(if $(SEED),-fault.seed=$(SEED))
+
 .PHONY: readstore-long
 readstore-long: ## the read store under random logs, kills and lost tails, CHECKS= of each
 	$(GO) test ./projections/readstore -run 'Incremental|FoldsTell|Dying|AFaultLeaves|Rewound|Pruned|ScanFinds|SyntaxError|SIGKILL' -count=1 -v -timeout 60m -rapid.checks=$(CHECKS) -kill.times=100
@@ -129,6 +137,11 @@ bench-takeover: build ## how long a turn takes to go on after the SIGKILL of its
 .PHONY: bench-replay
 bench-replay: ## a trace of TRACE= events opened and shown anywhere, and one found in a log of LOG= events
 	$(GO) test ./cmd/replay -run '^$$' -bench '^Benchmark(Open|Find)$$' -benchtime 1x -timeout 90m $(if $(TRACE),-bench.events=$(TRACE)) $(if $(LOG),-bench.log=$(LOG))
+
+.PHONY: bench-fault
+bench-fault: build ## every fault between any two stages of the recorded conversations, timed
+	@d=$$(mktemp -d) && for f in airline_gpt4o coding_marshmallow; do gunzip -c test/data/$$f.jsonl.gz | bin/sluice-replay import --data $$d - | tail -1; done && \
+	  bin/sluice-replay fault --data $$d --all --all-pairs --all-kinds --svg docs/pictures/matrix.svg; s=$$?; rm -rf $$d; exit $$s
 
 .PHONY: bench-readstore
 bench-readstore: ## a read store filled from EVENTS= events, and how long it takes to find something

@@ -144,9 +144,23 @@ func (a *turnActor) release(c actor.Context, call *lifecycle.Call) {
 		key, workspace := a.key.Call(call.Offset), n.workspace(a.state.Submitted)
 		n.do(func() { n.unheld(key, call, workspace) })
 	}
-	if v := call.Verdict; v != nil && v.Key != "" && call.Last != events.KindDeduplicated {
-		n.do(func() { n.wakeWaiting(v.Key) })
+	if key := a.scoped(call); key != "" && call.Last != events.KindDeduplicated {
+		n.do(func() { n.wakeWaiting(key) })
 	}
+}
+
+// scoped is the call's idempotency key, "" if it has none: also of a call that took it and
+// was denied before it had a verdict.
+func (a *turnActor) scoped(call *lifecycle.Call) string {
+	if call.Verdict != nil {
+		return call.Verdict.Key
+	}
+	if call.Offset >= len(a.asked) || a.asked[call.Offset] == nil || !a.n.keyed(a.asked[call.Offset]) {
+		return ""
+	}
+	asked := a.asked[call.Offset]
+	tool, _ := a.n.cfg.Registry.Lookup(asked.Tool)
+	return scopedKey(asked, tool.Name, a.n.gates.keyOf(tool, asked))
 }
 
 // unstarted gives back what was taken for a start that did not come about.

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -56,7 +57,7 @@ type stage struct {
 	paid chan struct{} // closed: charges answer
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, change func(*stage, *det.Machine, *Config)) *stage {
 	s := &stage{t: t, paid: make(chan struct{})}
 	s.log = memlog.New(memlog.Config{Now: func() time.Time { return s.w.Now() }})
 	s.w = det.New(det.Config{Pick: func(int) int { return 0 }, Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Changes: s.log.Changes})
@@ -69,14 +70,18 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	m, ids := s.w.Machine("n"), 0
-	n, err := New(Config{
+	cfg := Config{
 		Bus: fickleKeys{m.Connect(s.log), &s.away, &s.miss}, Registry: reg, Authorizer: lax{}, Boot: "n", Workspace: "/w",
 		Scheduler: m, Now: m.Now, Steady: m.Now, Rand: func() float64 { return 0.5 }, ID: func() string { ids++; return fmt.Sprint("c", ids) },
 		Execute: func(ctx context.Context, _ tools.Tool, _ tools.Invocation, _ tools.Options) tools.Report {
 			m.Wait(0, s.paid, ctx.Done())
-			return tools.Report{Result: events.Result{Status: events.Success, Text: events.Body{Text: "paid"}}, Effects: events.EffectsDone, Answered: true, Confirmed: true}
+			return tools.Report{Class: events.ClassOK, Result: events.Result{Status: events.Success, Text: events.Body{Text: "paid"}}, Effects: events.EffectsDone, Answered: true, Confirmed: true}
 		},
-	})
+	}
+	if change != nil {
+		change(s, m, &cfg)
+	}
+	n, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +120,12 @@ func (s *stage) pass(d time.Duration, come func() bool) bool {
 	return true
 }
 
+// key says whether a turn is named by the key's entry.
+func (s *stage) key(turn events.TurnKey) bool {
+	cell, err := s.door.Cells().Get(s.t.Context(), bus.BucketKeys, keyCell("tester charge order-7"))
+	return err == nil && strings.Contains(string(cell.Value), turn.String())
+}
+
 func never() bool { return false }
 
 func (s *stage) turn(key events.TurnKey) lifecycle.Turn {
@@ -129,15 +140,12 @@ func (s *stage) turn(key events.TurnKey) lifecycle.Turn {
 // reach for longer than it stays in memory. What its gate had found before is no reason
 // to be parked, or nobody would wake it again.
 func TestWokenWhileTheKeysAreAway(t *testing.T) {
-	s := newStage(t)
+	s := newStage(t, nil)
 	one := events.TurnSubmitted{Calls: []events.RawCall{{Tool: "charge", Args: events.Body{Text: `{"amount":10}`}}}}
 	first := submit(t, s.door, one)
 	s.until(time.Minute, "the first call's start", func() bool { return s.turn(first).Calls[0].Started != nil })
 	second := submit(t, s.door, one)
-	s.until(time.Minute, "the second call's place at the key", func() bool {
-		cell, err := s.door.Cells().Get(t.Context(), bus.BucketKeys, keyCell("tester charge order-7"))
-		return err == nil && strings.Contains(string(cell.Value), second.String())
-	})
+	s.until(time.Minute, "the second call's place at the key", func() bool { return s.key(second) })
 	s.pass(keyPatience/2, never)
 	if s.turn(second).Parked != nil {
 		t.Fatal("the second turn does not wait in memory")
@@ -157,5 +165,42 @@ func TestWokenWhileTheKeysAreAway(t *testing.T) {
 	s.until(time.Minute, "the second turn's end", func() bool { return s.turn(second).Ended != nil })
 	if last := s.turn(second).Calls[0].Last; last != events.KindDeduplicated {
 		t.Errorf("the second call ended %s", last)
+	}
+}
+
+// slow is a policy that thinks about its first question until it is told to go on, and
+// says no to that.
+type slow struct {
+	lax
+	m     *det.Machine
+	on    <-chan struct{}
+	asked *int
+}
+
+func (s slow) Authorize(r policy.Request) policy.Verdict {
+	if *s.asked++; *s.asked > 1 {
+		return s.lax.Authorize(r)
+	}
+	s.m.Wait(0, s.on)
+	return policy.Verdict{Decision: policy.Deny, Code: events.PermissionDenied, Gate: policy.GateAuthorize, Reason: "no", Version: "lax"}
+}
+
+// A call that took the key is denied before it has a verdict: who waits for the key is
+// told, and runs.
+func TestWokenByACallThatIsDenied(t *testing.T) {
+	on, asked := make(chan struct{}), 0
+	s := newStage(t, func(s *stage, m *det.Machine, c *Config) {
+		c.Authorizer = slow{m: m, on: on, asked: &asked}
+		close(s.paid)
+	})
+	one := events.TurnSubmitted{Calls: []events.RawCall{{Tool: "charge", Args: events.Body{Text: `{"amount":10}`}}}}
+	first := submit(t, s.door, one)
+	s.until(time.Minute, "the first call's key", func() bool { return s.key(first) && asked == 1 })
+	second := submit(t, s.door, one)
+	s.until(time.Minute, "the second turn's park", func() bool { return s.key(second) && s.turn(second).Parked != nil })
+	close(on)
+	s.until(time.Minute, "the second turn's end", func() bool { return s.turn(second).Ended != nil })
+	if a, b := s.turn(first).Calls[0].Last, s.turn(second).Calls[0].Last; a != events.KindDenied || b != events.KindCompleted {
+		t.Errorf("the first call %s, the second %s: %+v", a, b, s.turn(second).Calls[0].Outcome)
 	}
 }
