@@ -35,7 +35,7 @@ func (n *Node) dedupe(ctx context.Context, o owe, key events.CallKey) (lifecycle
 		next := entry
 		switch ruling {
 		case lifecycle.KeyTake:
-			next = &lifecycle.KeyEntry{Holder: key.String(), Hash: o.asked.Args.Hash, Seq: o.at}
+			next = &lifecycle.KeyEntry{Holder: key.String(), Hash: o.asked.Args.Hash, Seq: o.at, Waiting: othersWaiting(entry, key.TurnKey())}
 		case lifecycle.KeyMine:
 			if entry.Hash != o.asked.Args.Hash { // a person has let it through with other arguments: the key is theirs now
 				mine := *entry
@@ -68,6 +68,15 @@ func registered(e *lifecycle.KeyEntry, turn events.TurnKey) *lifecycle.KeyEntry 
 	next := *e
 	next.Waiting = append(slices.Clone(e.Waiting), turn.String())
 	return &next
+}
+
+// othersWaiting are those who wait at an entry whose holder gives the key back, but for
+// the turn that takes it: they wait for that one now.
+func othersWaiting(e *lifecycle.KeyEntry, turn events.TurnKey) []string {
+	if e == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(e.Waiting), func(w string) bool { return w == turn.String() })
 }
 
 func (n *Node) keyEntry(ctx context.Context, scoped string) (*lifecycle.KeyEntry, uint64, error) {
@@ -116,25 +125,58 @@ func (n *Node) holderOf(ctx context.Context, e *lifecycle.KeyEntry, key events.C
 // wakeWaiting wakes the turns that wait for a key whose holder has ended, once
 // that end is past the barrier. What fails is tried again for a while; after that
 // their backstop asks.
-func (n *Node) wakeWaiting(scoped string) {
+func (n *Node) wakeWaiting(scoped string, holder events.CallKey) {
+	var entry *lifecycle.KeyEntry
 	var woken []string
-	for wait := 50 * time.Millisecond; wait < keyBackstop/4; wait *= 2 {
-		e, _, err := n.keyEntry(n.ctx, scoped)
-		if err == nil && (e == nil || len(e.Waiting) == 0) {
+	const looks = 3 // at an entry that is another's, before that is believed: a replica may lag
+	others := 0
+	for wait := 50 * time.Millisecond; wait < keyBackstop/4 && others < looks; wait *= 2 {
+		var err error
+		if entry == nil {
+			var mine bool
+			if entry, mine, err = n.closeKey(scoped, holder); err == nil && !mine {
+				others++
+			}
+		}
+		if entry != nil && len(entry.Waiting) == 0 {
 			return
 		}
-		if err == nil {
+		if entry != nil {
 			if err = n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {
 				n.barrierFailed(n.ctx, err)
 				return
 			}
-			woken, err = n.wakeAll(scoped, e, woken)
+			if woken, err = n.wakeAll(scoped, entry, woken); err == nil {
+				return
+			}
 		}
-		if err == nil || !n.pause(n.ctx, wait) {
+		if !n.pause(n.ctx, wait) {
 			return
 		}
-		n.log.Warn("turns that wait for a key could not all be woken: trying again", "err", err)
+		if err != nil {
+			n.log.Warn("turns that wait for a key could not all be woken: trying again", "err", err)
+		}
 	}
+}
+
+// closeKey returns the key's entry with everybody in it who waits for the holder, which
+// has ended: whoever is not in it will see that end. A replica may give an entry that is
+// older; so it is written once more as it was read, which only the latest can be. nil
+// without an error means that what was read is not the latest, or, where mine is false,
+// that it is another holder's: then that one's end wakes those who wait.
+func (n *Node) closeKey(scoped string, holder events.CallKey) (e *lifecycle.KeyEntry, mine bool, err error) {
+	e, rev, err := n.keyEntry(n.ctx, scoped)
+	if err != nil || e == nil || e.Holder != holder.String() {
+		return nil, false, err
+	}
+	err = n.putKey(n.ctx, scoped, e, rev)
+	switch {
+	case err == nil:
+		return e, true, nil
+	case errors.Is(err, bus.ErrConflict):
+		return nil, true, nil
+	}
+	return nil, true, err
 }
 
 // wakeAll wakes those who wait at a key's entry and were not woken before.

@@ -145,7 +145,8 @@ func (a *turnActor) release(c actor.Context, call *lifecycle.Call) {
 		n.do(func() { n.unheld(key, call, workspace) })
 	}
 	if key := a.scoped(call); key != "" && call.Last != events.KindDeduplicated {
-		n.do(func() { n.wakeWaiting(key) })
+		who := a.key.Call(call.Offset)
+		n.do(func() { n.wakeWaiting(key, who) })
 	}
 }
 

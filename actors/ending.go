@@ -185,7 +185,7 @@ func (n *Node) finished(before, after lifecycle.Turn) {
 		}
 		n.unheld(after.Key.Call(i), c, n.workspace(after.Submitted))
 		if c.Verdict != nil && c.Verdict.Key != "" {
-			n.wakeWaiting(c.Verdict.Key)
+			n.wakeWaiting(c.Verdict.Key, after.Key.Call(i))
 		}
 	}
 	if after.Ended != nil {

@@ -20,14 +20,13 @@ import (
 // fickleKeys is a bus whose keys can go out of reach, and that hears no wake-up then.
 type fickleKeys struct {
 	*det.Bus
-	away  *bool
-	asked *int // reads of keys that failed
+	s *stage
 }
 
 func (f fickleKeys) Cells() bus.Cells { return fickleCells{f.Bus.Cells(), f} }
 
 func (f fickleKeys) Wake(ctx context.Context, it bus.Item) error {
-	if *f.away {
+	if f.s.away {
 		return bus.ErrUnavailable
 	}
 	return f.Bus.Wake(ctx, it)
@@ -39,9 +38,12 @@ type fickleCells struct {
 }
 
 func (c fickleCells) Get(ctx context.Context, bucket, key string) (bus.Cell, error) {
-	if bucket == bus.BucketKeys && *c.f.away {
-		*c.f.asked++
+	if s := c.f.s; bucket == bus.BucketKeys && s.away {
+		s.miss++
 		return bus.Cell{}, bus.ErrUnavailable
+	} else if bucket == bus.BucketKeys && s.lag > 0 {
+		s.lag--
+		return s.old, nil
 	}
 	return c.Cells.Get(ctx, bucket, key)
 }
@@ -54,6 +56,8 @@ type stage struct {
 	door *memlog.View
 	away bool          // the keys are
 	miss int           // reads of keys that failed
+	old  bus.Cell      // what a replica has that lags
+	lag  int           // how many reads of keys it still answers
 	paid chan struct{} // closed: charges answer
 }
 
@@ -71,7 +75,7 @@ func newStage(t *testing.T, change func(*stage, *det.Machine, *Config)) *stage {
 	}
 	m, ids := s.w.Machine("n"), 0
 	cfg := Config{
-		Bus: fickleKeys{m.Connect(s.log), &s.away, &s.miss}, Registry: reg, Authorizer: lax{}, Boot: "n", Workspace: "/w",
+		Bus: fickleKeys{m.Connect(s.log), s}, Registry: reg, Authorizer: lax{}, Boot: "n", Workspace: "/w",
 		Scheduler: m, Now: m.Now, Steady: m.Now, Rand: func() float64 { return 0.5 }, ID: func() string { ids++; return fmt.Sprint("c", ids) },
 		Execute: func(ctx context.Context, _ tools.Tool, _ tools.Invocation, _ tools.Options) tools.Report {
 			m.Wait(0, s.paid, ctx.Done())
@@ -165,6 +169,27 @@ func TestWokenWhileTheKeysAreAway(t *testing.T) {
 	s.until(time.Minute, "the second turn's end", func() bool { return s.turn(second).Ended != nil })
 	if last := s.turn(second).Calls[0].Last; last != events.KindDeduplicated {
 		t.Errorf("the second call ended %s", last)
+	}
+}
+
+// The holder ends, and a replica says that nobody waits: that is an older entry, and the
+// one who waits is woken all the same.
+func TestWokenThoughAReplicaLags(t *testing.T) {
+	s := newStage(t, nil)
+	one := events.TurnSubmitted{Calls: []events.RawCall{{Tool: "charge", Args: events.Body{Text: `{"amount":10}`}}}}
+	first := submit(t, s.door, one)
+	s.until(time.Minute, "the first call's start", func() bool { return s.turn(first).Calls[0].Started != nil })
+	var err error
+	if s.old, err = s.door.Cells().Get(t.Context(), bus.BucketKeys, keyCell("tester charge order-7")); err != nil {
+		t.Fatal(err)
+	}
+	second := submit(t, s.door, one)
+	s.until(time.Minute, "the second turn's park", func() bool { return s.key(second) && s.turn(second).Parked != nil })
+	s.lag = 2
+	close(s.paid)
+	s.until(time.Minute, "the second turn's end", func() bool { return s.turn(second).Ended != nil })
+	if last := s.turn(second).Calls[0].Last; last != events.KindDeduplicated || s.lag > 0 {
+		t.Errorf("the second call ended %s, %d old answers were not asked for", last, s.lag)
 	}
 }
 

@@ -204,7 +204,8 @@ var Buckets = []string{BucketPresence, BucketBreaker, BucketLock, BucketKeys}
 
 // Cells are small values that the cluster shares, changed by compare-and-swap.
 type Cells interface {
-	// Get returns the cell, or ErrNotFound.
+	// Get returns the cell, or ErrNotFound. A replica may answer with what the cell was
+	// a moment before: only a Put at its revision knows that it is the latest.
 	Get(ctx context.Context, bucket, key string) (Cell, error)
 	// Put writes value where the cell's revision is rev (0: there is none, or
 	// it was deleted or has expired) and returns the new revision. It lives for
@@ -214,7 +215,8 @@ type Cells interface {
 	// Delete removes the cell where its revision is rev, or returns ErrConflict.
 	Delete(ctx context.Context, bucket, key string, rev uint64) error
 	// Watch calls yield with each cell that exists, then with an empty Cell to
-	// say that all were seen, then with each change, until ctx ends or yield
+	// say that all were seen, then with each change, among which are those that a
+	// replica of the keeper's had not yet when it was asked, until ctx ends or yield
 	// returns an error. Keys begin with prefix.
 	Watch(ctx context.Context, bucket, prefix string, yield func(Cell) error) error
 }
