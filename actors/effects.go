@@ -325,7 +325,11 @@ func (a *turnActor) stopped() {
 	a.n.steps.add() // BEFORE unseat: Stop waits for the last turn, and then for this
 	defer a.n.steps.done()
 	d := a.n.delivery(a.key)
-	a.n.unseat(a.key, a.heard, a.state.Ended != nil)
+	heard := a.heard
+	if a.lost || !a.claimed {
+		heard = 0 // it acted on nothing: whoever has the turn, or will, was told nothing
+	}
+	a.n.unseat(a.key, heard, a.state.Ended != nil)
 	if a.back && d != nil {
 		a.n.nak(d, 0)
 	}

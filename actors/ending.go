@@ -105,6 +105,10 @@ func (n *Node) finishTurn(t lifecycle.Turn, d bus.Delivery) error {
 	return n.endTurn(t, d.Reply())
 }
 
+// errMovedOn says that somebody has claimed a turn, or parked it, since it was looked at:
+// what was to be done about it has to be decided anew.
+var errMovedOn = errors.New("the turn has moved on since it was read")
+
 // endTurn appends what lifecycle.Finish says of a turn that nobody owns who lives, as
 // long as that is so.
 func (n *Node) endTurn(was lifecycle.Turn, reply string) error {
@@ -112,7 +116,7 @@ func (n *Node) endTurn(was lifecycle.Turn, reply string) error {
 	var before, after lifecycle.Turn
 	err := n.appendDecided(n.ctx, was.Key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
 		if t.Owner != was.Owner || (t.Parked == nil) != (was.Parked == nil) {
-			return nil, events.Owner{}, nil // somebody has claimed it meanwhile
+			return nil, events.Owner{}, errMovedOn
 		}
 		recs, err := lifecycle.Decide(t, lifecycle.Env{Now: now}, cmd)
 		if err == nil && len(recs) == 0 && t.Parked != nil { // its wake-up must outlive this message
