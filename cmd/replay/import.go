@@ -60,21 +60,7 @@ func openFile(ctx context.Context, path string) (*os.File, error) {
 	if !isPipe(path) {
 		return os.Open(path)
 	}
-	type opened struct {
-		f   *os.File
-		err error
-	}
-	done := make(chan opened, 1)
-	go func() { // where ctx ends first it waits on, until the process ends
-		f, err := os.Open(path)
-		done <- opened{f, err}
-	}()
-	select {
-	case o := <-done:
-		return o.f, o.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return openPipe(ctx, path)
 }
 
 func isPipe(path string) bool {
