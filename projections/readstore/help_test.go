@@ -31,7 +31,10 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, // left by a server that is stopped while a stream asks for its consumer, for half a minute at most
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"),
+		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).setupMirrorConsumer.func3"),
+	)
 }
 
 // given says whether a flag was on the command line.
