@@ -179,7 +179,7 @@ func (im *importer) file(ctx context.Context, path string) error {
 		defer f.Close()
 		r = f
 	}
-	src := bufio.NewReaderSize(&interrupted{ctx, r}, 64<<10)
+	src := bufio.NewReaderSize(archive.Paced(ctx, r), 64<<10)
 	if isArchive(src) {
 		return im.archive(ctx, path, name, src)
 	}

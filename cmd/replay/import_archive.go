@@ -72,25 +72,11 @@ func spool(ctx context.Context, r io.Reader) (path string, drop func() error, er
 	if err != nil {
 		return "", nil, exit.Misused(fmt.Errorf("keep standard input for the moment: %w", err), "write it to a file, and import that")
 	}
-	_, err = io.Copy(f, &interrupted{ctx, r})
+	_, err = io.Copy(f, archive.Paced(ctx, r))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", nil, errors.Join(fmt.Errorf("read standard input: %w", err), os.Remove(f.Name()))
 	}
 	return f.Name(), func() error { return os.Remove(f.Name()) }, nil
-}
-
-// interrupted is a reader that ends with its context.
-type interrupted struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-// Read is io.Reader's.
-func (i *interrupted) Read(p []byte) (int, error) {
-	if err := i.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return i.r.Read(p)
 }
 
 // restore imports the traces of an archive.

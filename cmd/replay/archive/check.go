@@ -14,7 +14,7 @@ import (
 func (r *Reader) Check(ctx context.Context) error {
 	if r.damage == nil {
 		sum := sha256.New()
-		if _, err := io.Copy(sum, &paced{ctx, io.NewSectionReader(r.file, 0, r.size-endSize)}); err != nil {
+		if _, err := io.Copy(sum, Paced(ctx, io.NewSectionReader(r.file, 0, r.size-endSize))); err != nil {
 			return fmt.Errorf("read the archive: %w", err)
 		}
 		if bytes.Equal(sum.Sum(nil), r.whole) {
@@ -24,7 +24,9 @@ func (r *Reader) Check(ctx context.Context) error {
 	return r.pieces(ctx)
 }
 
-// paced is a reader that ends with its context.
+// Paced is a reader that ends with ctx: between two reads, never in one.
+func Paced(ctx context.Context, r io.Reader) io.Reader { return &paced{ctx, r} }
+
 type paced struct {
 	ctx context.Context
 	r   io.Reader
