@@ -18,19 +18,12 @@ import (
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/tools"
+
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 func TestMain(m *testing.M) {
-	const stream = "github.com/nats-io/nats-server/v2/server.(*stream)."
-	goleak.VerifyTestMain(m,
-		// The actor library's dead-letter throttle sleeps for a second on a goroutine
-		// that nobody can stop.
-		goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"),
-		// A server that is stopped while a mirror or a source asks for its consumer leaves
-		// the goroutine that waits for the answer, for half a minute at most.
-		goleak.IgnoreAnyFunction(stream+"trySetupSourceConsumer.func3"),
-		goleak.IgnoreAnyFunction(stream+"setupMirrorConsumer.func3"),
-	)
+	goleak.VerifyTestMain(m, append(leaks.OfServers, leaks.OfActors)...)
 }
 
 // lax lets everything through: these tests are not about policy.

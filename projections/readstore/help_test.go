@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 func TestMain(m *testing.M) {
@@ -31,10 +33,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	goleak.VerifyTestMain(m, // left by a server that is stopped while a stream asks for its consumer, for half a minute at most
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"),
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).setupMirrorConsumer.func3"),
-	)
+	goleak.VerifyTestMain(m, leaks.OfServers...)
 }
 
 // given says whether a flag was on the command line.

@@ -13,17 +13,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 // bin is the folder of the programs under test.
 var bin string
-
-// A NATS server that is stopped while a stream asks for its consumer leaves the goroutine
-// that waits for the answer, for half a minute at most.
-var leftByServers = []goleak.Option{
-	goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"),
-	goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).setupMirrorConsumer.func3"),
-}
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -41,7 +36,7 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(goleak.IgnoreTopFunction("github.com/sluice-run/sluice/test/e2e.spawner"), leftByServers[0], leftByServers[1]); err != nil && code == 0 {
+	if err := goleak.Find(append(leaks.OfServers, goleak.IgnoreTopFunction("github.com/sluice-run/sluice/test/e2e.spawner"))...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // many short runs that leave much behind
 	// The actor library's dead-letter throttle sleeps for a second on a goroutine
 	// that nobody can stop.
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"),
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).setupMirrorConsumer.func3"), // left by a server that is stopped while a stream asks for its consumer
-		goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"),
-	)
+	goleak.VerifyTestMain(m, append(leaks.OfServers, leaks.OfActors)...)
 }

@@ -13,13 +13,12 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, // left by a server that is stopped while a stream asks for its consumer, for half a minute at most
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).trySetupSourceConsumer.func3"),
-		goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*stream).setupMirrorConsumer.func3"),
-	)
+	goleak.VerifyTestMain(m, leaks.OfServers...)
 }
 
 // embedded keeps a log as a node does, until the test ends.
