@@ -49,6 +49,10 @@ lint: ## vet, staticcheck, gofumpt and go.mod
 	@out=$$($(GO) tool gofumpt -l $(FILES)); if [ -n "$$out" ]; then echo "gofumpt: run 'go tool gofumpt -w' on:"; echo "$$out"; exit 1; fi
 	$(GO) mod tidy -diff
 
+.PHONY: vuln
+vuln: ## known vulnerabilities in what is built in and called; needs the Go module proxy
+	$(GO) run ./test/vuln
+
 .PHONY: schemas
 schemas: ## write schemas/ anew from the Go types
 	$(GO) generate ./schemas
