@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
@@ -55,8 +56,18 @@ func (n *Node) dedupe(ctx context.Context, o owe, key events.CallKey) (lifecycle
 	}
 }
 
+// scopedKey is a key within its principal and tool. A child is another principal than its
+// namesake below another parent, and no name can be written so that it reads as another.
 func scopedKey(a *Asked, tool, key string) string {
-	return a.Turn.Principal.ID + " " + tool + " " + key
+	who := a.Turn.Principal
+	if len(who.Parents) == 0 && !strings.ContainsAny(who.ID, " \"") {
+		return who.ID + " " + tool + " " + key
+	}
+	var chain strings.Builder
+	for _, id := range append([]string{who.ID}, who.Parents...) {
+		chain.WriteString(strconv.Quote(id))
+	}
+	return chain.String() + " " + tool + " " + key
 }
 
 // registered is the entry with the turn among those to wake, or the entry

@@ -95,7 +95,7 @@ func (a *turnActor) premature(e lifecycle.Effect) bool {
 	}
 	call := a.spec.Calls[e.Call]
 	tool, known := a.n.cfg.Registry.Lookup(call.Tool)
-	return known && a.n.looks(call, tool)
+	return known && a.n.looks(a.spec, call, tool)
 }
 
 // call is the actor of a call, made when it is first needed.

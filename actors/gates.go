@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -20,6 +21,8 @@ type Gates struct {
 	Authorizer policy.Authorizer
 	Allow      func(principal string) []string // see Config.Allow
 	Network    bool
+	// Now is the clock by which policies know the time; nil: they do not.
+	Now func() time.Time
 
 	log *slog.Logger // hears of tools that break; nil: nobody does
 }
@@ -31,6 +34,7 @@ type Asked struct {
 	Fault error                 // why the arguments do not parse; nil if they do
 	Raw   *events.RawCall       // with the door's refusal, if it made one
 	Turn  *events.TurnSubmitted // principal, mode, workspace, allowlist
+	Key   events.TurnKey        // of Turn; zero: it is not known
 
 	hash  string // of the call's arguments as they were when this was made
 	about *learnt
@@ -54,7 +58,8 @@ func (g Gates) Static(a *Asked) ([]lifecycle.Finding, events.Verdict) {
 	if !add(g.validate(tool, a)) {
 		return out, events.Verdict{}
 	}
-	req.Op, req.Tier = g.learn(tool, a).op, g.learn(tool, a).tier
+	req.Op = g.learn(tool, a).op
+	req.Tier = policy.StricterTier(req.Op.Class, g.learn(tool, a).tier)
 	v := g.Authorizer.Authorize(req)
 	add(finding(lifecycle.GateAuthorize, v))
 	return out, g.verdict(tool, a, req, v)
@@ -65,6 +70,10 @@ func (g Gates) request(a *Asked, tool tools.Tool, known bool) policy.Request {
 		Principal: a.Turn.Principal, Tool: a.Tool, Known: known, Tier: tool.Tier,
 		Mode: cmp.Or(a.Turn.Mode, events.ModeWrite), CanAsk: a.Turn.CanAsk, Network: g.Network,
 		Workspace: a.Turn.Workspace, Args: a.Args.JSON,
+		Session: policy.Session{Trace: a.Key.Trace, Turn: a.Key.Turn, Placement: cmp.Or(a.Turn.Placement, events.DefaultPlacement)},
+	}
+	if g.Now != nil {
+		r.Time = g.Now().UTC().Truncate(time.Millisecond)
 	}
 	if len(a.Turn.Allow) > 0 {
 		r.Allowlists = append(r.Allowlists, a.Turn.Allow)
@@ -80,7 +89,7 @@ func (g Gates) request(a *Asked, tool tools.Tool, known bool) policy.Request {
 }
 
 func finding(gate lifecycle.Gate, v policy.Verdict) lifecycle.Finding {
-	f := lifecycle.Finding{Gate: gate, Code: v.Code, Reason: v.Reason, Path: v.Path, Policies: v.Policies, Policy: v.Version}
+	f := lifecycle.Finding{Gate: gate, Code: v.Code, Reason: v.Reason, Path: v.Path, Policies: v.Policies, Policy: v.Version, Judged: v.Judged}
 	switch v.Decision {
 	case policy.Allow:
 	case policy.Ask:
@@ -128,7 +137,7 @@ const maxViolations = 20
 func (g Gates) verdict(tool tools.Tool, a *Asked, r policy.Request, v policy.Verdict) events.Verdict {
 	out := events.Verdict{
 		Operation: r.Op, Tier: r.Tier, Hash: a.Args.Hash, ToolVersion: versionOf(tool),
-		Policies: v.Policies, Policy: v.Version, HonoursKey: tool.HonoursKey, Probe: tool.Probe != nil,
+		Policies: v.Policies, Policy: v.Version, Judged: v.Judged, HonoursKey: tool.HonoursKey, Probe: tool.Probe != nil,
 		Undo: tool.Compensate != nil, Retries: retries(tool.Limits.Retries),
 	}
 	if key := g.keyOf(tool, a); key != "" {

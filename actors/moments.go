@@ -57,30 +57,39 @@ func (n *Node) keyed(a *Asked) bool {
 func (n *Node) quick(e lifecycle.Effect, o owe, key events.CallKey) (cmd lifecycle.Command, ok bool) {
 	tool, known := n.cfg.Registry.Lookup(o.asked.Tool)
 	if e.Do == lifecycle.DoJudge {
-		if known && (tool.Operands != nil || n.keyed(o.asked)) {
+		if known && n.keyed(o.asked) {
 			return nil, false
 		}
-		return n.judged(o, lifecycle.Finding{Gate: lifecycle.GateDedupe}, nil), true
+		j := n.judged(o, lifecycle.Finding{Gate: lifecycle.GateDedupe})
+		return j, !known || !visible(tool) || !asksPerson(j.Findings, j.Verdict)
 	}
 	call := o.turn.Calls[key.Offset]
-	if !known || n.looks(call, tool) {
+	if !known || n.looks(o.turn, call, tool) {
 		return nil, false
 	}
 	b := n.beginning(o, call, tool)
+	if visible(tool) && asksAnew(b, call) {
+		return nil, false
+	}
 	b.Findings = append(b.Findings, lifecycle.Finding{Gate: lifecycle.GateLock}, lifecycle.Finding{Gate: lifecycle.GateAdmit})
 	b.Breaker = events.BreakerView{State: string(lifecycle.BreakerClosed)}
 	return n.cutShort(b), true
 }
 
+// visible says whether a person who is asked is shown more of the tool's calls than
+// their arguments say.
+func visible(t tools.Tool) bool { return t.Operands != nil || t.Preview != nil }
+
 // looks says whether the gates of a call's start look at or take something outside
 // this process.
-func (n *Node) looks(call *lifecycle.Call, tool tools.Tool) bool {
-	return len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil || !n.breaks.closed(call.Tool)
+func (n *Node) looks(t lifecycle.Turn, call *lifecycle.Call, tool tools.Tool) bool {
+	files, _ := lifecycle.Bound(t, call)
+	return len(files) > 0 || len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil || !n.breaks.closed(call.Tool)
 }
 
 // judged is the verdict of the plan gates, given what dedupe found.
-func (n *Node) judged(o owe, dedupe lifecycle.Finding, operands []events.Seen) lifecycle.Command {
-	cmd := lifecycle.Judge{Call: o.offset, Findings: []lifecycle.Finding{dedupe}, Operands: operands, Expire: n.cfg.Approval}
+func (n *Node) judged(o owe, dedupe lifecycle.Finding) lifecycle.Judge {
+	cmd := lifecycle.Judge{Call: o.offset, Findings: []lifecycle.Finding{dedupe}, Looked: true, Expire: n.cfg.Approval}
 	if dedupe.Ruling != lifecycle.Pass {
 		return cmd
 	}
@@ -110,11 +119,11 @@ func (n *Node) judge(ctx context.Context, e lifecycle.Effect, o owe, key events.
 			return found{key: true}
 		}
 	}
-	var operands []events.Seen
-	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known {
-		operands = n.lookAll(ctx, n.workspace(o.asked.Turn), n.gates.learn(tool, o.asked).operands)
+	j := n.judged(o, dedupe)
+	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known && asksPerson(j.Findings, j.Verdict) {
+		j.Operands, j.Preview = n.shows(ctx, o, key, tool)
 	}
-	return found{cmd: n.judged(o, dedupe, operands)}
+	return found{cmd: j}
 }
 
 // lookAll is the digest of each file that is there.
@@ -129,16 +138,20 @@ func (n *Node) lookAll(ctx context.Context, workspace string, paths []string) []
 }
 
 // beginning is a Begin with the findings of the gates that need no I/O. A
-// verdict of the same policy on the same arguments is not asked for again.
+// verdict of the same policy on the same arguments is not asked for again, unless
+// it held for its moment only: the call may have waited past the end of a window.
 func (n *Node) beginning(o owe, call *lifecycle.Call, tool tools.Tool) lifecycle.Begin {
-	b := lifecycle.Begin{Call: call.Offset, Verdict: *call.Verdict, Wall: tool.Limits.Wall, Containment: ""}
+	b := lifecycle.Begin{Call: call.Offset, Verdict: *call.Verdict, Wall: tool.Limits.Wall}
+	if tool.Containment != nil {
+		b.Containment = tool.Containment(o.asked.Args.JSON, n.cfg.Network)
+	}
 	if o.asked.Fault != nil { // they were there when the call was let through
 		b.Findings = []lifecycle.Finding{{Gate: lifecycle.GateAllow}, {
 			Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Deny, Code: events.InternalError, Reason: "it was not run: " + o.asked.Fault.Error(),
 		}}
 		return b
 	}
-	if call.Verdict.Policy == n.cfg.Authorizer.Version() && call.Verdict.ToolVersion == versionOf(tool) {
+	if call.Verdict.Policy == n.cfg.Authorizer.Version() && call.Verdict.ToolVersion == versionOf(tool) && call.Verdict.Judged.IsZero() {
 		b.Findings = []lifecycle.Finding{{Gate: lifecycle.GateAllow}, {Gate: lifecycle.GateAuthorize}}
 		return b
 	}
@@ -188,10 +201,14 @@ func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.
 	workspace := n.workspace(o.turn.Submitted)
 	if b.Expect, err = n.expectations(ctx, o, tool, workspace); err != nil {
 		lock = conflict(err)
-	} else if call.Asked != nil {
-		if err := n.unchanged(ctx, workspace, call.Asked.Operands); err != nil {
+	} else if files, ok := lifecycle.Bound(o.turn, call); ok {
+		if err := n.asShown(ctx, o, tool, files); err != nil {
 			lock = conflict(err)
 		}
+		b.Expect = n.expecting(o, tool, b.Expect, files)
+	}
+	if asksAnew(b, call) {
+		b.Operands, b.Preview = n.shows(ctx, o, key, tool)
 	}
 	b.Findings = append(b.Findings, lock)
 	if lock.Ruling == lifecycle.Pass {

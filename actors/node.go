@@ -81,7 +81,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg.withDefaults(), turns: make(map[events.TurnKey]*seat), failed: make(chan error, 1), backstop: keyBackstop}
 	n.log = n.cfg.Log.With("boot", cfg.Boot)
-	n.gates = Gates{Registry: cfg.Registry, Authorizer: cfg.Authorizer, Allow: cfg.Allow, Network: cfg.Network, log: n.log}
+	n.gates = Gates{Registry: cfg.Registry, Authorizer: cfg.Authorizer, Allow: cfg.Allow, Network: cfg.Network, Now: n.cfg.Now, log: n.log}
 	n.room = make(chan struct{}, n.cfg.Room)
 	for range n.cfg.Room {
 		n.room <- struct{}{}

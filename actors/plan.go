@@ -60,7 +60,7 @@ type prepared struct {
 func (n *Node) prepare(ctx context.Context, key events.TurnKey, s *events.TurnSubmitted, inherit bool) (prepared, error) {
 	p := prepared{plan: lifecycle.Plan{Policy: n.cfg.Authorizer.Version()}}
 	for i := range s.Calls {
-		asked, err := n.read(ctx, s, i, s.Calls[i].Args)
+		asked, err := n.read(ctx, key, s, i, s.Calls[i].Args)
 		if err != nil {
 			return p, err
 		}
@@ -97,8 +97,8 @@ func (n *Node) concerns(all []*Asked) (paths, approvals []string) {
 
 // read is a call as the gates see it. Arguments that are not in the store any more
 // are a fault of the call's; an error says that the store could not be asked.
-func (n *Node) read(ctx context.Context, s *events.TurnSubmitted, i int, args events.Body) (*Asked, error) {
-	a := &Asked{Tool: s.Calls[i].Tool, Raw: &s.Calls[i], Turn: s}
+func (n *Node) read(ctx context.Context, key events.TurnKey, s *events.TurnSubmitted, i int, args events.Body) (*Asked, error) {
+	a := &Asked{Tool: s.Calls[i].Tool, Raw: &s.Calls[i], Turn: s, Key: key}
 	text := args.Text
 	if args.Ref != nil {
 		data, err := n.cfg.Bus.Blobs().Get(ctx, *args.Ref)
@@ -163,7 +163,7 @@ func (a *turnActor) haveArgs() bool {
 		case call.Args.Ref != nil:
 			missing[i] = call.Args
 		default:
-			a.asked[i], _ = a.n.read(a.n.ctx, a.spec.Submitted, i, call.Args)
+			a.asked[i], _ = a.n.read(a.n.ctx, a.key, a.spec.Submitted, i, call.Args)
 			a.asked[i].hash = call.Hash
 		}
 	}
@@ -176,7 +176,7 @@ func (a *turnActor) haveArgs() bool {
 // fetch reads arguments until they are there.
 func (a *turnActor) fetch(missing map[int]events.Body) {
 	a.reading = true
-	n, inc, self, s := a.n, a.inc, a.self, a.spec.Submitted
+	n, inc, self, key, s := a.n, a.inc, a.self, a.key, a.spec.Submitted
 	hashes := make(map[int]string)
 	for i := range missing {
 		hashes[i] = a.spec.Calls[i].Hash
@@ -185,7 +185,7 @@ func (a *turnActor) fetch(missing map[int]events.Body) {
 		got := make(map[int]*Asked)
 		for _, i := range ordered(missing) {
 			for wait := 50 * time.Millisecond; got[i] == nil; wait = min(2*wait, 5*time.Second) {
-				asked, err := n.read(n.ctx, s, i, missing[i])
+				asked, err := n.read(n.ctx, key, s, i, missing[i])
 				if err == nil {
 					asked.hash = hashes[i]
 					got[i] = asked

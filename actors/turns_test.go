@@ -116,7 +116,7 @@ func TestApprovalRejectedAndExpired(t *testing.T) {
 	testNode(t, b, func(c *Config) { c.Approval = 200 * time.Millisecond }, testTool("ask", events.Approval, echo))
 	key := submit(t, b, events.TurnSubmitted{Calls: calls("ask", "ask"), CanAsk: true})
 	until(t, b, key, "parking", func(turn lifecycle.Turn) bool { return turn.Parked != nil })
-	as(t, b, key, lifecycle.Reject{Call: 0, By: events.Principal{ID: "boss"}})
+	as(t, b, key, lifecycle.Reject{Call: 0, By: events.Principal{ID: "boss", Kind: "person"}})
 	turn := ended(t, b, key)
 	wantLasts(t, turn, "denied denied")
 	codes := []events.Code{turn.Calls[0].Terminal.(*events.Denied).Code, turn.Calls[1].Terminal.(*events.Denied).Code}

@@ -16,7 +16,13 @@ const (
 	WakePrefix  = "sluice.wake."  // <trace>.<turn>
 	TimerPrefix = "sluice.timer." // <id>
 	AskPrefix   = "sluice.ask."   // <boot>
+	DoorPrefix  = "sluice.api."   // <user>.<verb>
+	InboxPrefix = "_INBOX."       // <user>. or NodeInbox, and what the client puts behind it: where answers are heard
 )
+
+// NodeInbox is the prefix of the subjects on which nodes hear answers. No user's
+// token begins with _.
+const NodeInbox = InboxPrefix + "_node"
 
 // EventSubject is where the commits of a turn stand.
 func EventSubject(k events.TurnKey) string { return EventPrefix + k.Trace + "." + k.Turn }

@@ -26,8 +26,9 @@ type Denied struct {
 	Reason   string     `json:"reason"`         // a sentence for the model
 	Path     string     `json:"path,omitempty"` // JSON Pointer into the arguments
 	Policies []string   `json:"policies,omitempty"`
-	Policy   string     `json:"policy,omitempty"` // version
-	By       *Principal `json:"by,omitempty"`     // a person, where one said no
+	Policy   string     `json:"policy,omitempty"`          // version
+	Judged   time.Time  `json:"judged,omitempty,omitzero"` // as in Verdict
+	By       *Principal `json:"by,omitempty"`              // a person, where one said no
 }
 
 // ApprovalRequested asks a person. The call waits, and may be parked.
@@ -41,6 +42,37 @@ type ApprovalRequested struct {
 	Expires     time.Time `json:"expires"`
 	Operands    []Seen    `json:"operands,omitempty"` // files that the call would run
 	Verdict     Verdict   `json:"verdict"`            // what else the gates found
+	Asking      int       `json:"asking,omitempty"`   // 1 for the call's first, 2 where it is asked again …; 0 in logs that do not count
+	Preview     *Preview  `json:"preview,omitempty"`  // what the call would change, as its owner found it; nil: its tool shows nothing
+}
+
+// Number is the asking's number in its call, from 1.
+func (a *ApprovalRequested) Number() int { return max(1, a.Asking) }
+
+// Base are the files that the preview was made from, and that must be the same as the
+// call starts. A Digest of "" says that there was none.
+func (a *ApprovalRequested) Base() []Seen {
+	if a.Preview == nil {
+		return nil
+	}
+	return a.Preview.Base
+}
+
+// Kinds of previews.
+const (
+	PreviewDiff     = "diff"     // a unified diff
+	PreviewCommands = "commands" // the parsed commands of a shell line
+	PreviewTarget   = "target"   // what would be reached over the network
+	PreviewText     = "text"     // words of the tool's own
+)
+
+// Preview is what a call would change, for a person to read.
+type Preview struct {
+	Kind   string `json:"kind"`
+	Text   Body   `json:"text,omitempty,omitzero"` // exact, of one or more lines; who shows it makes the rest visible
+	Failed string `json:"failed,omitempty"`        // why none could be made; "" where it was
+	Note   string `json:"note,omitempty"`          // what it leaves out, or what else a person should know
+	Base   []Seen `json:"base,omitempty"`          // files that it was made from; see ApprovalRequested.Base
 }
 
 // Verdict is what the gates found of a call that may go on.
@@ -51,7 +83,8 @@ type Verdict struct {
 	ToolVersion string        `json:"tool_version,omitempty"`
 	Policies    []string      `json:"policies,omitempty"`
 	Policy      string        `json:"policy,omitempty"`
-	Key         string        `json:"key,omitempty"` // scoped idempotency key
+	Judged      time.Time     `json:"judged,omitempty,omitzero"` // the moment that it holds for, where the policy looks at the time; zero: any
+	Key         string        `json:"key,omitempty"`             // scoped idempotency key
 	Resources   []ResourceUse `json:"resources,omitempty"`
 	HonoursKey  bool          `json:"honours_key,omitempty"` // the tool does one effect for one key
 	Probe       bool          `json:"probe,omitempty"`       // the tool can be asked whether an effect happened

@@ -81,8 +81,25 @@ type TurnPlanned struct {
 
 // Inherited is what earlier turns of the trace leave to a turn.
 type Inherited struct {
-	Approvals []string `json:"approvals,omitempty"` // argument hashes approved for the session
-	Seen      []Seen   `json:"seen,omitempty"`      // files, as last read or written
+	Approvals []string     `json:"approvals,omitempty"` // tools and argument hashes; only in logs of releases that bound an approval to no more
+	Seen      []Seen       `json:"seen,omitempty"`      // files, as last read or written
+	Session   []SessionYes `json:"session,omitempty"`   // approvals for the session
+}
+
+// SessionYes is an approval for the session, with everything that it is bound to: a
+// call that differs in any of it is asked about anew.
+type SessionYes struct {
+	Tool        string    `json:"tool"`
+	Hash        string    `json:"args_hash"`
+	ToolVersion string    `json:"tool_version,omitempty"`
+	Policy      string    `json:"policy,omitempty"`
+	Policies    []string  `json:"policies,omitempty"` // that asked: they count where they look at the time
+	Principal   Principal `json:"principal"`          // who asked, with its parents
+	Workspace   string    `json:"workspace,omitempty"`
+	Placement   string    `json:"placement,omitempty"`
+	Files       []Seen    `json:"files,omitempty"` // that the call would run, and that were shown as its base
+	By          Principal `json:"by"`              // who said yes
+	From        string    `json:"from,omitempty"`  // the call that it was given to: trace/turn/offset
 }
 
 // TurnParked says that a turn waits only for people or a long delay, and that

@@ -60,6 +60,7 @@ const MaxWait = time.Hour
 type Order struct {
 	Key  events.TurnKey // parts that are empty are still to be made
 	Turn events.TurnSubmitted
+	Said events.Principal // who submits, as the envelope has it; zero where it does not say
 	Wait time.Duration
 }
 
@@ -84,6 +85,7 @@ func (e Envelope) Order() (Order, error) {
 	p := events.Principal(e.Principal)
 	p.ID = cmp.Or(p.ID, DefaultPrincipal)
 	return Order{
+		Said: events.Principal(e.Principal),
 		Key:  events.TurnKey{Trace: e.Trace, Turn: e.Turn},
 		Wait: time.Duration(e.WaitMS) * time.Millisecond,
 		Turn: events.TurnSubmitted{

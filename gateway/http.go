@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,22 +11,27 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway/keys"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/projections/readstore"
 )
 
 // Bounds of a request.
 const (
-	MaxBody    = 8 << 20          // bytes of a request's body
-	maxHeaders = 64 << 10         // bytes of its headers
-	bodyLimit  = 30 * time.Second // to send the body
-	maxStreams = 64               // event streams at once
+	MaxBody     = 8 << 20          // bytes of a request's body
+	maxHeaders  = 64 << 10         // bytes of its headers
+	bodyLimit   = 30 * time.Second // to send the body
+	headerLimit = 5 * time.Second  // to send the headers, and for the handshake before them
+	maxStreams  = 64               // event streams at once, where nothing else is said
 )
 
 // APIConfig is what the HTTP door is made of. Desk is required; zero elsewhere
@@ -39,13 +45,24 @@ type APIConfig struct {
 	Metrics *Metrics                        // nil: /metrics is not found
 	Store   *readstore.Store                // for searches; nil: there is none, and approvals are folded from the log
 	Breaker lifecycle.BreakerConfig         // the node's numbers, by which circuits are shown
+	Policy  PolicyKeeper                    // the policy of the node behind it; nil: there is none to show
 	Hosts   []string                        // names this node answers to, besides loopback's
-	Ping    time.Duration                   // between comments on a silent event stream; 0 means 15 s
-	Log     *slog.Logger                    // nil discards
+
+	// Keys is who may come in: it is asked for each request, and its answer may change
+	// at any time. nil: everybody is believed, and what the body says of who acts counts;
+	// for doors that only this machine's programs can reach.
+	Keys   func() *keys.Ring
+	Open   []string         // paths for which nobody has to say who they are, beside /healthz
+	Proxy  bool             // all requests come from a proxy: their addresses tell nobody apart
+	TLS    *tls.Config      // nil: plain HTTP
+	Limits Limits           // of what it does at once
+	Now    func() time.Time // the clock by which tokens expire; nil means time.Now
+
+	Ping time.Duration // between comments on a silent event stream; 0 means 15 s
+	Log  *slog.Logger  // nil discards
 }
 
-// API is the HTTP door. Who acts is what the body says: it is meant for
-// programs on this machine, and authentication is not its business yet.
+// API is the HTTP door: see Handler. It may be used from many goroutines at once.
 type API struct {
 	desk    *Desk
 	tools   func(context.Context, string) (json.RawMessage, error)
@@ -53,21 +70,43 @@ type API struct {
 	metrics *Metrics
 	store   *readstore.Store
 	breaker lifecycle.BreakerConfig
+	policy  PolicyKeeper
 	hosts   []string
 	ping    time.Duration
 	log     *slog.Logger
-	streams chan struct{} // a place for each event stream
 	closing chan struct{} // closed when streams must end
+
+	keys     func() *keys.Ring
+	open     map[string]bool // patterns of routes for everybody
+	tls      *tls.Config
+	now      func() time.Time
+	limits   Limits
+	places   chan struct{} // one for each request
+	streams  chan struct{} // one for each event stream
+	bodies   *semaphore.Weighted
+	shares   *shares
+	failures *failures
 }
 
 // NewAPI makes the door. Close it to end its event streams.
 func NewAPI(c APIConfig) *API {
+	l := c.Limits.filled()
 	a := &API{
-		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, breaker: c.Breaker, hosts: c.Hosts, ping: c.Ping, log: c.Log,
-		streams: make(chan struct{}, maxStreams), closing: make(chan struct{}),
+		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, breaker: c.Breaker, policy: c.Policy,
+		hosts: c.Hosts, ping: c.Ping, log: c.Log, closing: make(chan struct{}),
+		keys: c.Keys, open: map[string]bool{healthRoute: true}, tls: c.TLS, now: c.Now, limits: l,
+		places: make(chan struct{}, l.Requests), streams: make(chan struct{}, l.Streams), bodies: newBodies(),
+		shares:   &shares{limits: l, of: make(map[string]*share)},
+		failures: &failures{proxy: c.Proxy, of: make(map[netip.Prefix]*failed)},
+	}
+	for _, path := range c.Open {
+		a.open["GET "+path] = true
 	}
 	if a.ping <= 0 {
 		a.ping = 15 * time.Second
+	}
+	if a.now == nil {
+		a.now = time.Now
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
@@ -79,123 +118,32 @@ func NewAPI(c APIConfig) *API {
 // server can be shut down. It must be called once.
 func (a *API) Close() { close(a.closing) }
 
-// route is one way in. An error that it returns is answered as a problem.
-type route struct {
-	pattern string
-	serve   func(w http.ResponseWriter, r *http.Request) error
-}
-
-func (a *API) routes() []route {
-	return []route{
-		{"POST /v1/turns", a.submit},
-		{"GET /v1/turns/{trace}/{turn}", a.getTurn},
-		{"GET /v1/turns/{trace}/{turn}/messages", a.getMessages},
-		{"GET /v1/turns/{trace}/{turn}/events", a.getTurnEvents},
-		{"POST /v1/turns/{trace}/{turn}/cancel", a.cancelTurn},
-		{"POST /v1/turns/{trace}/{turn}/calls/{call}/cancel", a.cancelCall},
-		{"POST /v1/turns/{trace}/{turn}/calls/{call}/approve", a.approve},
-		{"POST /v1/turns/{trace}/{turn}/calls/{call}/deny", a.deny},
-		{"POST /v1/turns/{trace}/{turn}/calls/{call}/resolve", a.resolve},
-		{"POST /v1/turns/{trace}/{turn}/calls/{call}/compensate", a.compensate},
-		{"GET /v1/approvals", a.getApprovals},
-		{"GET /v1/traces", a.getTraces},
-		{"GET /v1/traces/{trace}", a.getTrace},
-		{"GET /v1/traces/{trace}/timeline", a.getTimeline},
-		{"GET /v1/usage", a.getUsage},
-		{"GET /v1/readstore", a.getStore},
-		{"POST /v1/readstore/rebuild", a.rebuildStore},
-		{"GET /v1/nodes", a.getNodes},
-		{"GET /v1/breakers", a.getBreakers},
-		{"GET /v1/breakers/{tool}", a.getBreaker},
-		{"POST /v1/breakers/{tool}/reset", a.resetBreaker},
-		{"POST /v1/breakers/{tool}/open", a.openBreaker},
-		{"GET /v1/tools", a.getTools},
-		{"GET /v1/events", a.getEvents},
-		{"GET /v1/blobs/{digest}", a.getBlob},
-		{"GET /healthz", a.getHealth},
-		{"GET /readyz", a.getReady},
+// server bounds every phase of a connection: its handshake, headers, silence between
+// requests, and in HTTP/2 its streams. Bodies and answers have bounds of their own.
+func (a *API) server() *http.Server {
+	return &http.Server{
+		Handler: a.Handler(), ReadHeaderTimeout: headerLimit, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeaders,
+		DisableGeneralOptionsHandler: true, TLSConfig: a.tls,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: 128, SendPingTimeout: time.Minute, PingTimeout: writeLimit, WriteByteTimeout: writeLimit,
+		},
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 }
-
-const metricsRoute = "GET /metrics"
-
-// Handler is the door itself.
-func (a *API) Handler() http.Handler {
-	mux := http.NewServeMux()
-	for _, rt := range a.routes() {
-		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := rt.serve(w, r); err != nil {
-				a.writeProblem(w, r, err)
-			}
-		})
-	}
-	if a.metrics != nil {
-		mux.Handle(metricsRoute, a.metrics.Handler())
-	}
-	mux.HandleFunc("/", a.nowhere(mux))
-	return a.counted(mux, a.guard(mux))
-}
-
-// nowhere answers what no route does: by another method, or not at all.
-func (a *API) nowhere(mux *http.ServeMux) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		for _, m := range []string{http.MethodGet, http.MethodPost} {
-			other := r.Clone(r.Context())
-			other.Method = m
-			if _, pattern := mux.Handler(other); pattern != "/" {
-				w.Header().Set("Allow", m)
-				a.writeProblem(w, r, problem(http.StatusMethodNotAllowed, "method", "Not by that method", r.Method+" "+r.URL.Path, "use "+m))
-				return
-			}
-		}
-		var all []string
-		for _, rt := range a.routes() {
-			all = append(all, rt.pattern)
-		}
-		if a.metrics != nil {
-			all = append(all, metricsRoute)
-		}
-		a.writeProblem(w, r, problem(http.StatusNotFound, "no-route", "There is no such resource", r.URL.Path, "there are "+strings.Join(all, ", ")))
-	}
-}
-
-// counted counts the requests by route and status.
-func (a *API) counted(mux *http.ServeMux, next http.Handler) http.Handler {
-	if a.metrics == nil {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, pattern := mux.Handler(r)
-		c := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(c, r)
-		a.metrics.request(pattern, c.status)
-	})
-}
-
-// statusWriter remembers the status of an answer.
-type statusWriter struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader is http.ResponseWriter's.
-func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Unwrap lets http.ResponseController find the writer beneath.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Serve answers on the listener until ctx ends, then lets requests end within
 // the grace time. It returns nil after an orderly end.
 func (a *API) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
-	s := &http.Server{
-		Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeaders,
-		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
-	}
+	s := a.server()
+	l = newBounded(l, a.limits)
 	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
+	go func() {
+		if a.tls != nil {
+			ended <- s.ServeTLS(l, "", "")
+			return
+		}
+		ended <- s.Serve(l)
+	}()
 	select {
 	case err := <-ended:
 		return err
@@ -214,17 +162,27 @@ func (a *API) Serve(ctx context.Context, l net.Listener, grace time.Duration) er
 	return err
 }
 
-// readBody reads a request's whole body, within its bounds.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads a request's whole body, within its bounds. Its bytes are held of the
+// budget until the request has been served.
+func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	large := problem(http.StatusRequestEntityTooLarge, "too-large", "The body is too large",
+		fmt.Sprintf("more than %d bytes", MaxBody), "send less in one turn")
+	if r.ContentLength > MaxBody {
+		return nil, large
+	}
+	held, err := a.hold(r.Context(), r)
+	if err != nil {
+		return nil, err
+	}
+	visitOf(r).body += held
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // not every writer has one
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	_ = control.SetReadDeadline(time.Time{})
-	var large *http.MaxBytesError
+	var more *http.MaxBytesError
 	switch {
-	case errors.As(err, &large):
-		return nil, problem(http.StatusRequestEntityTooLarge, "too-large", "The body is too large",
-			fmt.Sprintf("more than %d bytes", MaxBody), "send less in one turn")
+	case errors.As(err, &more):
+		return nil, large
 	case err != nil:
 		return nil, BadRequest("the body ended early: "+err.Error(), "send it again")
 	}
@@ -292,8 +250,8 @@ func readable(err error) string {
 }
 
 // decodeOptional is decodeStrict for a body that may be missing.
-func decodeOptional(w http.ResponseWriter, r *http.Request, v any) error {
-	body, err := readBody(w, r)
+func (a *API) decodeOptional(w http.ResponseWriter, r *http.Request, v any) error {
+	body, err := a.readBody(w, r)
 	if err != nil || len(strings.TrimSpace(string(body))) == 0 {
 		return err
 	}
@@ -319,13 +277,19 @@ func callOf(r *http.Request) (events.CallKey, error) {
 	return k.Call(n), nil
 }
 
-// query reads the query's values and refuses names that mean nothing here.
-func query(r *http.Request, known ...string) (map[string][]string, error) {
-	q := r.URL.Query()
-	for name := range q {
-		if !slices.Contains(known, name) {
-			return nil, BadRequest(fmt.Sprintf("query parameter %q", name), "known here: "+strings.Join(known, ", "))
+// checkQuery refuses parameters that mean nothing on a route.
+func checkQuery(r *http.Request, known []string) error {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
+	for name := range r.URL.Query() {
+		switch {
+		case slices.Contains(known, name):
+		case len(known) == 0:
+			return BadRequest(fmt.Sprintf("query parameter %.60q", name), "there are none here")
+		default:
+			return BadRequest(fmt.Sprintf("query parameter %.60q", name), "known here: "+strings.Join(known, ", "))
 		}
 	}
-	return q, nil
+	return nil
 }

@@ -23,8 +23,18 @@ import (
 //
 // Two types are about the stream itself, and have no id: gap, and rewound. A
 // line that begins with a colon says only that the stream lives.
+//
+// Who may not watch the log reads the events of a turn of its own with ?trace= and ?turn=.
+// A stream ends where its reader is not let in any more.
 func (a *API) getEvents(w http.ResponseWriter, r *http.Request) error {
+	if r.Method == http.MethodHead {
+		w.Header().Set("Allow", http.MethodGet)
+		return problem(http.StatusMethodNotAllowed, "method", "Not by that method", "HEAD of a stream", "use GET")
+	}
 	in, err := a.feedOf(r)
+	if err == nil {
+		err = a.mayFeed(r, in.filter)
+	}
 	if err != nil {
 		return err
 	}
@@ -33,8 +43,13 @@ func (a *API) getEvents(w http.ResponseWriter, r *http.Request) error {
 		defer func() { <-a.streams }()
 	default:
 		return problem(http.StatusServiceUnavailable, "streams", "There are too many event streams",
-			fmt.Sprintf("%d are open", maxStreams), "close one, or read from another node")
+			fmt.Sprintf("%d are open", cap(a.streams)), "close one, or read from another node")
 	}
+	share := visitOf(r).share
+	if !a.shares.stream(share, 1) {
+		return tooMany(fmt.Sprintf("%s has %d event streams open", share.id, a.limits.EachStreams), time.Second)
+	}
+	defer a.shares.stream(share, -1)
 	if a.metrics != nil {
 		a.metrics.streams.Inc()
 		defer a.metrics.streams.Dec()
@@ -59,7 +74,7 @@ func (a *API) getEvents(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusOK)
 	s := &stream{w: w, control: http.NewResponseController(w), gaps: a.gap}
 	if s.text("retry: 1000\n\n") == nil {
-		a.pour(ctx, sp, s, ended)
+		a.pour(ctx, sp, s, ended, func() bool { return a.still(r) })
 	}
 	return nil
 }
@@ -70,8 +85,9 @@ func (a *API) gap() {
 	}
 }
 
-// pour writes what the spool holds until the feed ends or the reader has gone.
-func (a *API) pour(ctx context.Context, sp *spool, s *stream, ended <-chan error) {
+// pour writes what the spool holds until the feed ends, the reader has gone, or it is not
+// let in any more, which is looked at with each ping.
+func (a *API) pour(ctx context.Context, sp *spool, s *stream, ended <-chan error, still func() bool) {
 	ping := time.NewTicker(a.ping)
 	defer ping.Stop()
 	for {
@@ -80,6 +96,10 @@ func (a *API) pour(ctx context.Context, sp *spool, s *stream, ended <-chan error
 		case <-sp.more:
 			err = s.events(sp.take())
 		case <-ping.C:
+			if !still() {
+				_ = s.problem(errNotStill) // the last thing that is written
+				return
+			}
 			err = s.text(": ping\n\n")
 		case end := <-ended:
 			for rest := sp.take(); len(rest) > 0 && err == nil; rest = sp.take() {
@@ -96,6 +116,11 @@ func (a *API) pour(ctx context.Context, sp *spool, s *stream, ended <-chan error
 	}
 }
 
+// errNotStill is the problem of a reader whose token has expired, or who was taken out of
+// the file, while its stream was open.
+var errNotStill = problem(http.StatusUnauthorized, "unauthenticated", "This door wants to know who you are",
+	"what you came in with counts no more", "send Authorization: Bearer and a token of yours")
+
 // feedRequest is what a reader asks for.
 type feedRequest struct {
 	from   events.Position
@@ -105,10 +130,8 @@ type feedRequest struct {
 
 func (a *API) feedOf(r *http.Request) (feedRequest, error) {
 	out := feedRequest{follow: true}
-	q, err := query(r, "from", "trace", "turn", "kind", "tool", "follow")
-	if err != nil {
-		return out, err
-	}
+	q := r.URL.Query()
+	var err error
 	one := func(name string) string { return strings.Join(q[name], ",") }
 	out.filter = FeedFilter{Trace: one("trace"), Turn: one("turn"), Tools: several(q["tool"])}
 	if out.filter.Kinds, err = ParseKinds(several(q["kind"])); err != nil {

@@ -26,9 +26,6 @@ func (a *API) until(r *http.Request) (context.Context, context.CancelFunc) {
 }
 
 func (a *API) getTools(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r, "format"); err != nil {
-		return err
-	}
 	if a.tools == nil {
 		return problem(http.StatusNotFound, "no-tools", "This door has no tools", "no node runs behind it", "ask a node")
 	}
@@ -44,13 +41,16 @@ func (a *API) getTools(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// getBlob is GET /v1/blobs/{digest}. A blob never changes, and is never shown by
-// a browser as what it may claim to be.
+// getBlob is GET /v1/blobs/{digest}. A blob is never shown by a browser as what it may
+// claim to be. Who may not read everything names a turn that refers to it.
 func (a *API) getBlob(w http.ResponseWriter, r *http.Request) error {
 	digest := r.PathValue("digest")
 	sum, isDigest := strings.CutPrefix(digest, "sha256:")
 	if b, err := hex.DecodeString(sum); !isDigest || err != nil || len(b) != 32 || strings.ToLower(sum) != sum {
 		return BadRequest(fmt.Sprintf("digest %q", digest), "send sha256: and 64 hex digits")
+	}
+	if err := a.mayBlob(r, digest); err != nil {
+		return err
 	}
 	data, err := a.desk.Blob(r.Context(), events.BlobRef{Digest: digest})
 	if err != nil {
@@ -60,7 +60,6 @@ func (a *API) getBlob(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", "attachment")
 	h.Set("Content-Length", strconv.Itoa(len(data)))
-	h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	h.Set("ETag", `"`+digest+`"`)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit)) // not every writer has one
 	_, _ = w.Write(data)                                                           // a client that has gone hears nothing
@@ -70,11 +69,25 @@ func (a *API) getBlob(w http.ResponseWriter, r *http.Request) error {
 // health answers /healthz and /readyz.
 type health struct {
 	Status string `json:"status"`
-	Sync   string `json:"sync"` // the durability in force
+	Sync   string `json:"sync,omitempty"` // the durability in force; not for those who are not known
 }
 
 func (a *API) getHealth(w http.ResponseWriter, _ *http.Request) error {
-	ok(w, health{"ok", a.desk.bus.Barrier().Mode()})
+	h := health{Status: "ok"}
+	if a.keys == nil {
+		h.Sync = a.desk.bus.Barrier().Mode()
+	}
+	ok(w, h)
+	return nil
+}
+
+// getMetrics is GET /metrics, as Prometheus scrapes it.
+func (a *API) getMetrics(w http.ResponseWriter, r *http.Request) error {
+	if a.metrics == nil {
+		return problem(http.StatusNotFound, "no-route", "There is no such resource", r.URL.Path, "this door measures nothing")
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit)) // not every writer has one
+	a.metrics.Handler().ServeHTTP(w, r)
 	return nil
 }
 

@@ -5,16 +5,12 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"github.com/sluice-run/sluice/events"
 )
 
 // getNodes is GET /v1/nodes: who is there, and who has what.
 func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
-	q, err := query(r, "turns", "log")
-	if err != nil {
-		return err
-	}
+	q := r.URL.Query()
+	var err error
 	o := CrewOptions{Log: true}
 	for name, into := range map[string]*bool{"turns": &o.Turns, "log": &o.Log} {
 		if v := q[name]; len(v) > 0 {
@@ -71,7 +67,7 @@ func SwitchedOff(was Circuit) Switched {
 
 // resetBreaker is POST /v1/breakers/{tool}/reset.
 func (a *API) resetBreaker(w http.ResponseWriter, r *http.Request) error {
-	if err := decodeOptional(w, r, &struct{}{}); err != nil {
+	if err := a.decodeOptional(w, r, &struct{}{}); err != nil {
 		return err
 	}
 	was, err := a.desk.ResetCircuit(r.Context(), a.breaker, r.PathValue("tool"))
@@ -89,13 +85,17 @@ func (a *API) openBreaker(w http.ResponseWriter, r *http.Request) error {
 		ForMS     int64  `json:"for_ms"`
 		Reason    string `json:"reason,omitempty"`
 	}
-	if err := decodeOptional(w, r, &in); err != nil {
+	if err := a.decodeOptional(w, r, &in); err != nil {
 		return err
 	}
 	if in.ForMS < MinOff.Milliseconds() || in.ForMS > MaxOff.Milliseconds() {
 		return BadRequest(fmt.Sprintf("for_ms %d", in.ForMS), fmt.Sprintf("say for how long: %d to %d milliseconds", MinOff.Milliseconds(), MaxOff.Milliseconds()))
 	}
-	was, err := a.desk.OpenCircuit(r.Context(), a.breaker, r.PathValue("tool"), time.Duration(in.ForMS)*time.Millisecond, events.Principal(in.Principal), in.Reason)
+	by, err := acts(r, in.Principal)
+	if err != nil {
+		return err
+	}
+	was, err := a.desk.OpenCircuit(r.Context(), a.breaker, r.PathValue("tool"), time.Duration(in.ForMS)*time.Millisecond, by, in.Reason)
 	if err != nil {
 		return err
 	}
@@ -115,15 +115,19 @@ func (a *API) compensate(w http.ResponseWriter, r *http.Request) error {
 		Reason    string `json:"reason,omitempty"`
 		WaitMS    int64  `json:"wait_ms,omitempty"`
 	}
-	if err := decodeOptional(w, r, &in); err != nil {
+	if err := a.decodeOptional(w, r, &in); err != nil {
 		return err
 	}
 	if in.WaitMS < 0 || in.WaitMS > MaxWait.Milliseconds() {
 		return BadRequest(fmt.Sprintf("wait_ms %d", in.WaitMS), fmt.Sprintf("say 0 to %d", MaxWait.Milliseconds()))
 	}
+	by, err := acts(r, in.Principal)
+	if err != nil {
+		return err
+	}
 	ctx, stop := a.until(r)
 	defer stop()
-	u := Undo{Call: call, By: events.Principal(in.Principal), Reason: in.Reason, Wait: time.Duration(in.WaitMS) * time.Millisecond}
+	u := Undo{Call: call, By: by, Reason: in.Reason, Wait: time.Duration(in.WaitMS) * time.Millisecond}
 	out, err := a.desk.Compensate(ctx, u)
 	switch {
 	case err != nil:

@@ -4,12 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy/access"
 	"github.com/sluice-run/sluice/projections/readstore"
 )
 
@@ -23,6 +26,10 @@ type Problem struct {
 
 	Trace string `json:"trace,omitempty"` // of the turn that it is about
 	Turn  string `json:"turn,omitempty"`
+
+	Roles []access.Role `json:"roles,omitempty"` // any of which would allow it
+
+	wait time.Duration // until it is worth asking again; 0: it is not known
 }
 
 // Error is the problem in a line.
@@ -46,6 +53,8 @@ var verdicts = []struct {
 	title  string
 	next   string
 }{
+	{access.ErrRole, http.StatusForbidden, "role", "You may not do that", "ask whoever keeps the file of --http-auth for that role; GET /v1/whoami tells what you may"},
+	{access.ErrName, http.StatusForbidden, "other-name", "Nobody acts in another's name here", "leave the principal out of the body: you are known"},
 	{bus.ErrTooLarge, http.StatusRequestEntityTooLarge, "too-large", "The submission is too large", "send less in one turn: 1 MiB of arguments a call, 8 MiB a turn"},
 	{lifecycle.ErrSubmission, http.StatusUnprocessableEntity, "submission-refused", "The submission is refused", "mend the field that the detail names, and submit again"},
 	{lifecycle.ErrWords, http.StatusRequestEntityTooLarge, "too-long", "Somebody says too much", "say it shorter"},
@@ -82,7 +91,12 @@ func problemOf(err error) *Problem {
 	}
 	for _, v := range verdicts {
 		if errors.Is(err, v.is) {
-			return problem(v.status, v.word, v.title, err.Error(), v.next)
+			p := problem(v.status, v.word, v.title, err.Error(), v.next)
+			var d *access.Denied
+			if errors.As(err, &d) {
+				p.Roles = d.Missing
+			}
+			return p
 		}
 	}
 	return problem(http.StatusInternalServerError, "internal", "Something is wrong with this node", err.Error(), "look at the node's log")
@@ -100,6 +114,8 @@ func about(key events.TurnKey, err error) error {
 func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	switch {
+	case p.wait > 0:
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(p.wait.Seconds()))))
 	case p.Status == http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	case p.Status >= http.StatusInternalServerError:

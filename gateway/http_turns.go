@@ -25,7 +25,7 @@ type submitted struct {
 // submit is POST /v1/turns. It answers 202 with the ids once the submission is
 // durable, or 200 with the messages if the turn ended within wait_ms.
 func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
-	body, err := readBody(w, r)
+	body, err := a.readBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -33,6 +33,10 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if o.Turn.Principal, err = a.submits(r, o.Said); err != nil {
+		return err
+	}
+	a.letGo(visitOf(r)) // whoever waits for a turn's end holds no body
 	if tp := r.Header.Get("Traceparent"); o.Turn.Traceparent == "" && traceparent(tp) {
 		o.Turn.Traceparent = tp
 	}
@@ -223,9 +227,6 @@ type messagesView struct {
 }
 
 func (a *API) getMessages(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r, "format"); err != nil {
-		return err
-	}
 	format := codec.Format(r.URL.Query().Get("format"))
 	if format != "" && !slices.Contains(codec.Formats(), format) {
 		return noFormat(format)
@@ -301,10 +302,14 @@ func (a *API) cancelTurn(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var in act
-	if err := decodeOptional(w, r, &in); err != nil {
+	if err := a.decodeOptional(w, r, &in); err != nil {
 		return err
 	}
-	out, err := a.desk.CancelTurn(r.Context(), key, events.Principal(in.Principal), in.Reason)
+	by, err := acts(r, in.Principal)
+	if err != nil {
+		return err
+	}
+	out, err := a.desk.CancelTurn(r.Context(), key, by, in.Reason)
 	if err == nil {
 		reply(w, out)
 	}
@@ -312,8 +317,8 @@ func (a *API) cancelTurn(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *API) cancelCall(w http.ResponseWriter, r *http.Request) error {
-	return a.actOn(w, r, func(call events.CallKey, in act) error {
-		out, err := a.desk.CancelCall(r.Context(), call, events.Principal(in.Principal), in.Reason)
+	return a.actOn(w, r, func(call events.CallKey, by events.Principal, in act) error {
+		out, err := a.desk.CancelCall(r.Context(), call, by, in.Reason)
 		if err == nil {
 			reply(w, out)
 		}
@@ -321,22 +326,27 @@ func (a *API) cancelCall(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// actOn reads the call and the body of a request that asks for an act on a call.
-func (a *API) actOn(w http.ResponseWriter, r *http.Request, do func(events.CallKey, act) error) error {
+// actOn reads the call and the body of a request that asks for an act on a call, and says
+// who does it.
+func (a *API) actOn(w http.ResponseWriter, r *http.Request, do func(call events.CallKey, by events.Principal, in act) error) error {
 	call, err := callOf(r)
 	if err != nil {
 		return err
 	}
 	var in act
-	if err := decodeOptional(w, r, &in); err != nil {
+	if err := a.decodeOptional(w, r, &in); err != nil {
 		return err
 	}
-	return do(call, in)
+	by, err := acts(r, in.Principal)
+	if err != nil {
+		return err
+	}
+	return do(call, by, in)
 }
 
 func (a *API) approve(w http.ResponseWriter, r *http.Request) error {
-	return a.actOn(w, r, func(call events.CallKey, in act) error {
-		yes := Approval{By: events.Principal(in.Principal), Scope: in.Scope, Hash: in.Hash, Note: in.Note}
+	return a.actOn(w, r, func(call events.CallKey, by events.Principal, in act) error {
+		yes := Approval{By: by, Scope: in.Scope, Hash: in.Hash, Note: in.Note}
 		if in.Scope != "" && in.Scope != events.ScopeCall && in.Scope != events.ScopeSession {
 			return BadRequest(fmt.Sprintf("scope %q", in.Scope), "say call or session, or nothing for call")
 		}
@@ -353,8 +363,8 @@ func (a *API) approve(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *API) deny(w http.ResponseWriter, r *http.Request) error {
-	return a.actOn(w, r, func(call events.CallKey, in act) error {
-		if err := a.desk.Reject(r.Context(), call, events.Principal(in.Principal), in.Note); err != nil {
+	return a.actOn(w, r, func(call events.CallKey, by events.Principal, in act) error {
+		if err := a.desk.Reject(r.Context(), call, by, in.Note); err != nil {
 			return err
 		}
 		ok(w, replied{Status: "denied"})
@@ -363,11 +373,11 @@ func (a *API) deny(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (a *API) resolve(w http.ResponseWriter, r *http.Request) error {
-	return a.actOn(w, r, func(call events.CallKey, in act) error {
+	return a.actOn(w, r, func(call events.CallKey, by events.Principal, in act) error {
 		if in.Effects != events.EffectsNone && in.Effects != events.EffectsDone {
 			return BadRequest(fmt.Sprintf("effects %q", in.Effects), "say none or done")
 		}
-		out, err := a.desk.Resolve(r.Context(), call, events.Principal(in.Principal), in.Effects, in.Note)
+		out, err := a.desk.Resolve(r.Context(), call, by, in.Effects, in.Note)
 		if err != nil {
 			return err
 		}

@@ -38,6 +38,7 @@ type Metrics struct {
 	stages   *prometheus.HistogramVec
 	node     *prometheus.CounterVec
 	requests *prometheus.CounterVec
+	refused  *prometheus.CounterVec
 	streams  prometheus.Gauge
 	gaps     prometheus.Counter
 }
@@ -57,10 +58,11 @@ func NewMetrics(c MetricsConfig) *Metrics {
 		}, []string{"stage"}),
 		node:     vec("sluice_node_total", "What else this node has counted.", "what"),
 		requests: vec("sluice_http_requests_total", "Requests over HTTP, by route and status.", "route", "status"),
+		refused:  vec("sluice_http_refused_total", "Requests over HTTP that came no further than the door, by reason.", "why"),
 		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_http_event_streams", Help: "Event streams that are open."}),
 		gaps:     prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_http_event_gaps_total", Help: "Gaps that were announced to readers who were too slow."}),
 	}
-	m.registry.MustRegister(m.events, m.ended, m.stages, m.node, m.requests, m.streams, m.gaps, breakers{c},
+	m.registry.MustRegister(m.events, m.ended, m.stages, m.node, m.requests, m.refused, m.streams, m.gaps, breakers{c},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_info", Help: "What this node is."}, []string{"version", "sync"})
 	info.WithLabelValues(c.Version, c.Sync).Set(1)

@@ -30,7 +30,8 @@ func TestASecondYes(t *testing.T) {
 	}
 	asked := w.turn.Calls[0].Asked.Hash
 	changed := mustParse(t, `{"order":"o","amount":2}`)
-	first := lifecycle.Approve{By: events.Principal{ID: "ann"}, Args: changed}
+	bob := events.Principal{ID: "bob", Kind: "person"}
+	first := lifecycle.Approve{By: person, Args: changed}
 	decide := func(c lifecycle.Approve) (int, error) {
 		recs, err := lifecycle.Decide(w.turn, lifecycle.Env{Now: w.now}, c)
 		return len(recs), err
@@ -46,12 +47,12 @@ func TestASecondYes(t *testing.T) {
 		want error
 	}{
 		"the same":                     {first, nil},
-		"the same, of somebody else":   {lifecycle.Approve{By: events.Principal{ID: "bob"}, Args: mustParse(t, `{"amount":2.0, "order":"o"}`)}, nil},
-		"as it was asked":              {lifecycle.Approve{}, lifecycle.ErrNotAsking},
-		"with the hash that was asked": {lifecycle.Approve{Hash: asked}, lifecycle.ErrNotAsking},
-		"with the hash agreed to":      {lifecycle.Approve{Hash: changed.Hash}, nil},
-		"with other arguments":         {lifecycle.Approve{Args: mustParse(t, `{"order":"o","amount":3}`)}, lifecycle.ErrNotAsking},
-		"for the session":              {lifecycle.Approve{Args: changed, Scope: events.ScopeSession}, lifecycle.ErrNotAsking},
+		"the same, of somebody else":   {lifecycle.Approve{By: bob, Args: mustParse(t, `{"amount":2.0, "order":"o"}`)}, nil},
+		"as it was asked":              {lifecycle.Approve{By: bob}, lifecycle.ErrNotAsking},
+		"with the hash that was asked": {lifecycle.Approve{By: bob, Hash: asked}, lifecycle.ErrNotAsking},
+		"with the hash agreed to":      {lifecycle.Approve{By: bob, Hash: changed.Hash}, nil},
+		"with other arguments":         {lifecycle.Approve{By: bob, Args: mustParse(t, `{"order":"o","amount":3}`)}, lifecycle.ErrNotAsking},
+		"for the session":              {lifecycle.Approve{By: bob, Args: changed, Scope: events.ScopeSession}, lifecycle.ErrNotAsking},
 	} {
 		if n, err := decide(c.yes); n != 0 || !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %d events, %v; want %v", name, n, err, c.want)

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -11,23 +10,6 @@ import (
 
 // Submit makes a turn. The same again attaches to it.
 type Submit struct{ Turn events.TurnSubmitted }
-
-// Approve is a person's yes to a call that is asked about.
-type Approve struct {
-	Call  int
-	By    events.Principal
-	Scope string // events.ScopeCall (the meaning of "") or events.ScopeSession
-	Hash  string // of the arguments that the person saw; "" means those that are asked about
-	Args  *Args  // changed arguments; nil means as asked
-	Note  string
-}
-
-// Reject is a person's no.
-type Reject struct {
-	Call int
-	By   events.Principal
-	Note string
-}
 
 // CancelCall asks for the end of one call.
 type CancelCall struct {
@@ -70,8 +52,6 @@ type Undone struct {
 type Note struct{ Event events.Event }
 
 func (Submit) command()     {}
-func (Approve) command()    {}
-func (Reject) command()     {}
 func (CancelCall) command() {}
 func (CancelTurn) command() {}
 func (Late) command()       {}
@@ -116,81 +96,6 @@ func same(a, b events.Event) bool {
 	x, errX := events.Encode(events.Commit{Records: []events.Record{{Event: a}}})
 	y, errY := events.Encode(events.Commit{Records: []events.Record{{Event: b}}})
 	return errX == nil && errY == nil && bytes.Equal(x, y)
-}
-
-func (d *decider) approve(c Approve) error {
-	call := d.t.Call(c.Call)
-	switch {
-	case call == nil:
-		return fmt.Errorf("call %d: %w", c.Call, ErrNoCall)
-	case call.Approved != nil && call.Open():
-		return approvedAlready(call, c) // the first durable decision wins
-	}
-	call, err := d.asking(c.Call)
-	if err != nil {
-		return err
-	}
-	if c.Hash != "" && c.Hash != call.Asked.Hash {
-		return fmt.Errorf("call %d: %w", c.Call, ErrHash)
-	}
-	e := &events.Approved{By: c.By, Scope: c.Scope, Hash: call.Asked.Hash, Note: c.Note}
-	if e.Scope == "" {
-		e.Scope = events.ScopeCall
-	}
-	if c.Args != nil && c.Args.Hash != call.Asked.Hash {
-		e.Args, e.Hash = &events.Body{Text: string(c.Args.JSON)}, c.Args.Hash
-	}
-	d.emit(c.Call, e)
-	return nil
-}
-
-// approvedAlready is the answer to a second yes: the same again is no error, and who
-// agrees to something else must hear that it is not what runs.
-func approvedAlready(call *Call, c Approve) error {
-	hash, scope := cmp.Or(c.Hash, call.Asked.Hash), cmp.Or(c.Scope, events.ScopeCall)
-	if c.Args != nil {
-		hash = c.Args.Hash
-	}
-	if hash == call.Approved.Hash && scope == call.Approved.Scope {
-		return nil
-	}
-	return fmt.Errorf("call %d: %w: %s has approved it already, with other arguments or another scope", call.Offset, ErrNotAsking, call.Approved.By.ID)
-}
-
-// asking returns a call that waits for a person and whose end nobody asked for.
-func (d *decider) asking(offset int) (*Call, error) {
-	call, err := d.open(offset)
-	if err != nil {
-		return nil, err
-	}
-	if _, _, ok := d.t.Cancelled(call); ok {
-		return nil, fmt.Errorf("call %d: %w", offset, ErrCancelled)
-	}
-	if call.Phase != PhaseAsking {
-		return nil, fmt.Errorf("call %d: %w: it is %s", offset, ErrNotAsking, call.Phase)
-	}
-	return call, nil
-}
-
-func (d *decider) reject(c Reject) error {
-	if call := d.t.Call(c.Call); call != nil {
-		if is, ok := call.Terminal.(*events.Denied); ok && is.By != nil {
-			return nil // a person has said no already: whoever asks again may have to tell a node
-		}
-	}
-	call, err := d.asking(c.Call)
-	if err != nil {
-		return err
-	}
-	reason := "a person said no to this call: do not repeat it, do something else"
-	if c.Note != "" {
-		reason += "; they said: " + c.Note
-	}
-	d.emit(c.Call, &events.Denied{
-		Gate: string(GateApprove), Code: events.ApprovalRejected, Reason: reason, By: &c.By,
-		Policies: call.Asked.Policies, Policy: call.Asked.Policy,
-	})
-	return nil
 }
 
 func (d *decider) cancelCall(c CancelCall) error {

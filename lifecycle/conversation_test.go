@@ -180,7 +180,7 @@ func (s *speaker) say(word string, a *arguments) ([]later, error) {
 			if err != nil {
 				return nil, err
 			}
-			inherited.Approvals = []string{lifecycle.SessionApproval(name, facts(s.turn)[i].Hash)}
+			inherited.Session = []events.SessionYes{{Tool: name, Hash: facts(s.turn)[i].Hash, ToolVersion: "1", Policy: "p1", Principal: s.turn.Submitted.Principal}}
 		}
 		return now(lifecycle.Plan{Facts: facts(s.turn), Inherited: inherited, Policy: "p1"}), nil
 	case "park":
@@ -256,9 +256,10 @@ func (s *speaker) byOthers(word string, a *arguments) (ofCall, error) {
 	case "approve":
 		return s.approve(a)
 	case "reject":
+		by, asking := decider(a), a.number("asking")
 		note := a.rest()
 		return func(_ lifecycle.Turn, i int) lifecycle.Command {
-			return lifecycle.Reject{Call: i, By: person, Note: note}
+			return lifecycle.Reject{Call: i, By: by, Asking: asking, Note: note}
 		}, nil
 	case "cancel":
 		why := a.rest()
@@ -358,7 +359,7 @@ func (s *speaker) begin(a *arguments) (ofCall, error) {
 			b.Verdict.ToolVersion = strconv.Itoa(version)
 		}
 		if changed {
-			b.Operands = []events.Seen{{Path: "s.sh", Digest: "sha256:changed", Size: 3}}
+			b.Looked, b.Operands = true, []events.Seen{{Path: "s.sh", Digest: "sha256:changed", Size: 3}}
 		}
 		return b
 	}, err
@@ -389,11 +390,20 @@ func (s *speaker) settle(a *arguments) (ofCall, error) {
 	}, nil
 }
 
-func (s *speaker) approve(a *arguments) (ofCall, error) {
-	c := lifecycle.Approve{By: person}
+// decider is who answers: ann, unless by= and kind= say otherwise.
+func decider(a *arguments) events.Principal {
+	who := person
 	if by, ok := a.value("by"); ok {
-		c.By.ID = by
+		who.ID = by
 	}
+	if kind, ok := a.value("kind"); ok {
+		who.Kind = strings.TrimPrefix(kind, "none")
+	}
+	return who
+}
+
+func (s *speaker) approve(a *arguments) (ofCall, error) {
+	c := lifecycle.Approve{By: decider(a), Asking: a.number("asking")}
 	if a.flag("session") {
 		c.Scope = events.ScopeSession
 	}

@@ -20,10 +20,16 @@ var (
 	ErrCancelled = errors.New("its end was asked for")
 	ErrHash      = errors.New("the arguments are not the ones that were asked about: look at the call again")
 	ErrNotAsking = errors.New("no approval is asked for")
-	ErrForeign   = errors.New("the turn holds events of a newer release: upgrade this node")
-	ErrBroken    = errors.New("the turn's history is not one that any release writes: look at it with replay verify")
-	ErrNothing   = errors.New("there is nothing to resolve")
-	ErrNoUndo    = errors.New("this call has nothing to undo")
+	// ErrSuperseded says that somebody answers an asking that is not the call's last.
+	ErrSuperseded = errors.New("this asking is over, and another one is open: look at the call again")
+	// ErrExpired says that an answer came after the time it was asked for.
+	ErrExpired = errors.New("the time to answer is over")
+	// ErrDecider says that who answers may not decide about the call.
+	ErrDecider = errors.New("a person must decide, and not the one who asks")
+	ErrForeign = errors.New("the turn holds events of a newer release: upgrade this node")
+	ErrBroken  = errors.New("the turn's history is not one that any release writes: look at it with replay verify")
+	ErrNothing = errors.New("there is nothing to resolve")
+	ErrNoUndo  = errors.New("this call has nothing to undo")
 )
 
 // Command asks for a change. It may be refused.

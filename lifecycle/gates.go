@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -54,6 +53,7 @@ type Finding struct {
 	Path     string
 	Policies []string
 	Policy   string               // version
+	Judged   time.Time            // the moment that a policy's word holds for; zero: any
 	Reuse    *events.Deduplicated // with Reuse
 }
 
@@ -111,10 +111,12 @@ const DefaultApproval = 24 * time.Hour
 type Judge struct {
 	Call     int
 	Findings []Finding
-	Verdict  events.Verdict // what a call that passes may do
-	Asks     string         // what a person would read
-	Operands []events.Seen
-	Expire   time.Duration // of an approval; 0 means DefaultApproval
+	Verdict  events.Verdict  // what a call that passes may do
+	Asks     string          // what a person would read
+	Operands []events.Seen   // with Looked: files that the call would run, as they are now
+	Preview  *events.Preview // what it would change; nil where its tool shows nothing, or nobody is asked
+	Looked   bool            // an earlier approval must be for these files
+	Expire   time.Duration   // of an approval; 0 means DefaultApproval
 }
 
 func (Judge) command() {}
@@ -152,7 +154,7 @@ func (d *decider) judge(c Judge) error {
 
 func (d *decider) deny(call int, f *Finding) {
 	d.emit(call, &events.Denied{
-		Gate: string(f.Gate), Code: f.Code, Reason: f.Reason, Path: f.Path, Policies: f.Policies, Policy: f.Policy,
+		Gate: string(f.Gate), Code: f.Code, Reason: f.Reason, Path: f.Path, Policies: f.Policies, Policy: f.Policy, Judged: f.Judged,
 	})
 }
 
@@ -166,48 +168,38 @@ func (d *decider) pass(call *Call, c Judge, asks *Finding) {
 	if asks != nil {
 		why = asks.Reason
 	}
-	d.ask(call, c.Verdict, why, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands}, c.Expire)
+	req := &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands, Preview: c.Preview}
+	if d.approvedFor(call, c.Verdict, bound(req), c.Looked) {
+		d.emit(call.Offset, &events.Authorized{Verdict: c.Verdict, Decision: "approved"})
+		return
+	}
+	d.ask(call, c.Verdict, why, req, c.Expire)
 }
 
 const alwaysAsked = "a call of this tool always needs a person's approval"
 
-// ask requests an approval, unless one is there already or none can be had.
+// ask requests an approval, unless none can be had.
 func (d *decider) ask(call *Call, v events.Verdict, why string, req *events.ApprovalRequested, expire time.Duration) {
-	switch {
-	case d.approvedFor(call, v, req.Operands):
-		d.emit(call.Offset, &events.Authorized{Verdict: v, Decision: "approved"})
-	case !d.t.Submitted.CanAsk:
+	if !d.t.Submitted.CanAsk {
 		d.emit(call.Offset, &events.Denied{
-			Gate: string(GateApprove), Code: events.PermissionDenied, Policies: v.Policies, Policy: v.Policy,
+			Gate: string(GateApprove), Code: events.PermissionDenied, Policies: v.Policies, Policy: v.Policy, Judged: v.Judged,
 			Reason: "this needs a person's approval and nobody can be asked in this turn: do something else, or submit again where somebody can be asked",
 		})
-	default:
-		if expire <= 0 {
-			expire = DefaultApproval
-		}
-		req.Why, req.Hash, req.ToolVersion = why, v.Hash, v.ToolVersion
-		req.Policies, req.Policy, req.Verdict = v.Policies, v.Policy, v
-		req.Expires = d.env.Now.Add(expire).Truncate(time.Microsecond) // the clock of commits has no more
-		d.emit(call.Offset, req)
+		return
 	}
-}
-
-// approvedFor says whether a person has already said yes to exactly this call:
-// here, to the same tool, policy and operands (nil: not looked at now), or for the
-// session in an earlier turn of the trace.
-func (d *decider) approvedFor(call *Call, v events.Verdict, operands []events.Seen) bool {
-	if call.Approved != nil && call.Approved.Hash == v.Hash && sameAsAsked(call.Asked, v, operands) {
-		return true
+	if expire <= 0 {
+		expire = DefaultApproval
 	}
-	return d.t.Planned != nil && slices.Contains(d.t.Planned.Inherited.Approvals, SessionApproval(call.Tool, v.Hash))
+	if call.Asked != nil {
+		req.Asking = call.Asked.Number()
+	}
+	req.Asking++
+	req.Why, req.Hash, req.ToolVersion = why, v.Hash, v.ToolVersion
+	req.Policies, req.Policy, req.Verdict = v.Policies, v.Policy, v
+	req.Expires = d.env.Now.Add(expire).Truncate(time.Microsecond) // the clock of commits has no more
+	d.emit(call.Offset, req)
 }
 
-func sameAsAsked(asked *events.ApprovalRequested, v events.Verdict, operands []events.Seen) bool {
-	same := func(a, b events.Seen) bool { return a.Path == b.Path && a.Digest == b.Digest }
-	return asked.ToolVersion == v.ToolVersion && asked.Policy == v.Policy &&
-		(operands == nil || slices.EqualFunc(asked.Operands, operands, same))
-}
-
-// SessionApproval is how an approval for the session is remembered: the tool
-// and the hash of its exact arguments.
+// SessionApproval is how releases remembered an approval for the session that bound it
+// to a tool and the hash of its exact arguments: see events.Inherited.
 func SessionApproval(tool, hash string) string { return tool + " " + hash }

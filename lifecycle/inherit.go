@@ -44,18 +44,18 @@ func encodeContext(m map[string]json.RawMessage) json.RawMessage {
 // that came out of an archive leaves nothing to one that did not: who wrote the archive
 // has no say in what runs here.
 func Inherit(turn events.TurnKey, commits []events.Commit) (events.Inherited, json.RawMessage) {
-	h := heritage{seen: make(map[string]events.Seen), context: make(map[string]json.RawMessage), tools: make(map[events.CallKey]string)}
+	h := heritage{seen: make(map[string]events.Seen), context: make(map[string]json.RawMessage), turns: make(map[string]*events.TurnSubmitted), asked: make(map[events.CallKey]askedCall)}
 	brought := broughtIn(commits)
 	for _, c := range commits {
 		if c.Turn == turn || c.Turn.Trace != turn.Trace || brought[c.Turn] && !brought[turn] {
 			continue
 		}
 		for _, r := range c.Records {
-			h.add(c.Turn.Call(r.Call), r.Event)
+			h.add(c.Turn, r)
 		}
 	}
 	var out events.Inherited
-	out.Approvals = h.approvals
+	out.Session = h.session
 	for _, s := range h.seen {
 		out.Seen = append(out.Seen, s)
 	}
@@ -80,20 +80,30 @@ func broughtIn(commits []events.Commit) map[events.TurnKey]bool {
 }
 
 type heritage struct {
-	approvals []string
-	seen      map[string]events.Seen
-	context   map[string]json.RawMessage
-	tools     map[events.CallKey]string
+	session []events.SessionYes
+	seen    map[string]events.Seen
+	context map[string]json.RawMessage
+	turns   map[string]*events.TurnSubmitted
+	asked   map[events.CallKey]askedCall
 }
 
-func (h *heritage) add(call events.CallKey, e events.Event) {
-	switch e := e.(type) {
+// askedCall is what a call asks a person about.
+type askedCall struct {
+	tool string
+	is   *events.ApprovalRequested
+}
+
+func (h *heritage) add(turn events.TurnKey, r events.Record) {
+	call := turn.Call(r.Call)
+	switch e := r.Event.(type) {
+	case *events.TurnSubmitted:
+		h.turns[turn.String()] = e
 	case *events.Requested:
-		h.tools[call] = e.Tool
+		h.asked[call] = askedCall{tool: e.Tool}
+	case *events.ApprovalRequested:
+		h.asked[call] = askedCall{h.asked[call].tool, e}
 	case *events.Approved:
-		if a := SessionApproval(h.tools[call], e.Hash); e.Scope == events.ScopeSession && !slices.Contains(h.approvals, a) {
-			h.approvals = append(h.approvals, a)
-		}
+		h.yes(call, e)
 	case *events.Completed:
 		h.look(e.Result.Seen)
 	case *events.TurnCompleted:
@@ -109,6 +119,23 @@ func (h *heritage) add(call events.CallKey, e events.Event) {
 			h.context[name] = v
 		}
 	}
+}
+
+// yes keeps an approval for the session, with what it was asked for. The last one of the
+// same call counts.
+func (h *heritage) yes(call events.CallKey, e *events.Approved) {
+	s, a := h.turns[call.TurnKey().String()], h.asked[call]
+	if e.Scope != events.ScopeSession || s == nil || a.is == nil {
+		return
+	}
+	y := events.SessionYes{
+		Tool: a.tool, Hash: e.Hash, ToolVersion: a.is.ToolVersion, Policy: a.is.Policy, Policies: a.is.Policies, Principal: s.Principal,
+		Workspace: s.Workspace, Placement: s.Placement, Files: bound(a.is), By: e.By, From: call.String(),
+	}
+	h.session = slices.DeleteFunc(h.session, func(o events.SessionYes) bool {
+		return o.Tool == y.Tool && o.Hash == y.Hash && o.ToolVersion == y.ToolVersion && o.Policy == y.Policy && slices.Equal(o.Policies, y.Policies) && sameAsker(&o, s)
+	})
+	h.session = append(h.session, y)
 }
 
 func (h *heritage) look(seen []events.Seen) {
@@ -141,13 +168,13 @@ func SeenIn(t Turn, path string) (s events.Seen, ok bool) {
 }
 
 // Narrow is what of an inheritance a turn can need: the files that its calls
-// would write, and the approvals of exactly its calls. The rest stays where it is,
+// would write, and the approvals of exactly its calls, each named as SessionApproval does. The rest stays where it is,
 // in the trace: a long trace must not make its turns large.
 func Narrow(h events.Inherited, paths, approvals []string) events.Inherited {
 	var out events.Inherited
-	for _, a := range h.Approvals {
-		if slices.Contains(approvals, a) {
-			out.Approvals = append(out.Approvals, a)
+	for _, y := range h.Session {
+		if slices.Contains(approvals, SessionApproval(y.Tool, y.Hash)) {
+			out.Session = append(out.Session, y)
 		}
 	}
 	for _, s := range h.Seen {

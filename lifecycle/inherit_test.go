@@ -27,23 +27,31 @@ func changed(context string) events.Record {
 // TestInherit: what a trace leaves to its next turn is the last word on each thing,
 // and nothing of the turn itself or of another trace.
 func TestInherit(t *testing.T) {
+	agent := events.Principal{ID: "a"}
+	begins := events.Record{Call: events.TurnEvent, Event: &events.TurnSubmitted{Principal: agent, Workspace: "/w"}}
 	tool := events.Record{Event: &events.Requested{Tool: "deploy"}}
+	ask := func(policy string) events.Record {
+		return events.Record{Event: &events.ApprovalRequested{Hash: "h0", Policy: policy, Operands: []events.Seen{{Path: "s"}}, Preview: &events.Preview{Base: []events.Seen{{Path: "b"}}}}}
+	}
 	yes := func(hash, scope string) events.Record {
 		return events.Record{Event: &events.Approved{Hash: hash, Scope: scope}}
 	}
 	other := earlier("1", sawFile("b", "of another trace"))
 	other.Turn.Trace = "u"
 	got, context := lifecycle.Inherit(events.TurnKey{Trace: "t", Turn: "9"}, []events.Commit{
-		earlier("1", tool, yes("h1", events.ScopeSession), yes("h2", events.ScopeCall), sawFile("b", "old"), sawFile("a", "first")),
-		earlier("2", tool, yes("h1", events.ScopeSession), sawFile("b", "new"), changed(`{"x":1,"y":{"z":2}}`)),
+		earlier("1", begins, tool, ask("p1"), yes("h1", events.ScopeSession), yes("h2", events.ScopeCall), sawFile("b", "old"), sawFile("a", "first")),
+		earlier("2", begins, tool, ask("p1"), yes("h1", events.ScopeSession), ask("p2"), yes("h1", events.ScopeSession), sawFile("b", "new"), changed(`{"x":1,"y":{"z":2}}`)),
 		earlier("3", events.Record{Event: &events.Failed{Outcome: events.Outcome{Result: events.Result{Seen: []events.Seen{{Path: "c"}}}}}}, changed(`{"x":null,"w":"3"}`)),
 		earlier("4", changed("")),
 		other,
 		earlier("9", sawFile("b", "its own")),
 	})
+	left := func(from, policy string) events.SessionYes {
+		return events.SessionYes{Tool: "deploy", Hash: "h1", Policy: policy, Principal: agent, Workspace: "/w", From: from, Files: []events.Seen{{Path: "s"}, {Path: "b"}}}
+	}
 	want := events.Inherited{
-		Approvals: []string{lifecycle.SessionApproval("deploy", "h1")},
-		Seen:      []events.Seen{{Path: "a", Digest: "first"}, {Path: "b", Digest: "new"}},
+		Session: []events.SessionYes{left("t/2/0", "p1"), left("t/2/0", "p2")},
+		Seen:    []events.Seen{{Path: "a", Digest: "first"}, {Path: "b", Digest: "new"}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("inherited (-want +got):\n%s", d)
@@ -64,7 +72,7 @@ func TestArchivesLeaveNothing(t *testing.T) {
 	}
 	log := []events.Commit{
 		from("1"),
-		earlier("1", events.Record{Event: &events.Requested{Tool: "deploy"}}, events.Record{Event: &events.Approved{Hash: "h1", Scope: events.ScopeSession}}, sawFile("b", "old"), changed(`{"x":1}`)),
+		earlier("1", events.Record{Event: &events.Requested{Tool: "deploy"}}, events.Record{Event: &events.ApprovalRequested{}}, events.Record{Event: &events.Approved{Hash: "h1", Scope: events.ScopeSession}}, sawFile("b", "old"), changed(`{"x":1}`)),
 		from("2"),
 	}
 	got, context := lifecycle.Inherit(events.TurnKey{Trace: "t", Turn: "9"}, log)
@@ -72,7 +80,7 @@ func TestArchivesLeaveNothing(t *testing.T) {
 		t.Errorf("a turn of this log inherits %v, %s", got, context)
 	}
 	got, context = lifecycle.Inherit(events.TurnKey{Trace: "t", Turn: "2"}, log)
-	if len(got.Approvals) != 1 || len(got.Seen) != 1 || string(context) != `{"x":1}` {
+	if len(got.Session) != 1 || len(got.Seen) != 1 || string(context) != `{"x":1}` {
 		t.Errorf("a turn of the archive inherits %v, %s", got, context)
 	}
 }

@@ -55,7 +55,7 @@ type books struct {
 	parked        bool
 	cancelled     bool
 	submitted     *events.TurnSubmitted
-	inherited     []string // approvals
+	inherited     events.Inherited
 	ended         bool
 	calls         map[int]*page
 }
@@ -180,7 +180,7 @@ func (k *books) turnEvent(c events.Commit, r events.Record) {
 		}
 		k.owner, k.parked = e.Owner, false
 	case *events.TurnPlanned:
-		k.inherited = e.Inherited.Approvals
+		k.inherited = e.Inherited
 	case *events.TurnParked:
 		k.parked = true
 	case *events.TurnCancelRequested:
@@ -225,6 +225,9 @@ func (k *books) callEvent(p *page, call int, e events.Event) {
 		if p.cancelled || k.cancelled {
 			k.fail("L3", call, "approved after its cancel request")
 		}
+		if e.By.Kind == KindAgent {
+			k.fail("L3", call, "approved by %q, which is an agent", e.By.ID)
+		}
 		p.approved = e.Hash
 	case *events.Authorized:
 		k.authorize(p, call, e)
@@ -242,12 +245,20 @@ func (k *books) callEvent(p *page, call int, e events.Event) {
 }
 
 func (k *books) authorize(p *page, call int, e *events.Authorized) {
-	agreed := p.approved != "" && p.approved == e.Verdict.Hash ||
-		slices.Contains(k.inherited, SessionApproval(p.tool, e.Verdict.Hash))
+	agreed := p.approved != "" && p.approved == e.Verdict.Hash || k.forSession(p, e.Verdict)
 	if !agreed && (p.asked != "" || e.Decision == "approved" || e.Verdict.Tier == events.Approval) {
 		k.fail("L3", call, "authorized without the approval of these arguments")
 	}
 	p.authorized, p.resources = e, e.Verdict.Resources
+}
+
+// forSession says whether the turn inherits an approval of exactly this call.
+func (k *books) forSession(p *page, v events.Verdict) bool {
+	return slices.Contains(k.inherited.Approvals, SessionApproval(p.tool, v.Hash)) ||
+		slices.ContainsFunc(k.inherited.Session, func(y events.SessionYes) bool {
+			return y.Tool == p.tool && y.Hash == v.Hash && y.ToolVersion == v.ToolVersion && y.Policy == v.Policy &&
+				k.submitted != nil && sameAsker(&y, k.submitted)
+		})
 }
 
 // attemptEvent is L4 and L5 for what names an attempt.

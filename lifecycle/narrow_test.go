@@ -10,15 +10,15 @@ import (
 
 func TestNarrow(t *testing.T) {
 	all := events.Inherited{
-		Approvals: []string{"Bash a", "Bash b"},
-		Seen:      []events.Seen{{Path: "x", Digest: "1"}, {Path: "y", Digest: "2"}},
+		Session: []events.SessionYes{{Tool: "Bash", Hash: "a"}, {Tool: "Bash", Hash: "b"}},
+		Seen:    []events.Seen{{Path: "x", Digest: "1"}, {Path: "y", Digest: "2"}},
 	}
 	got := Narrow(all, []string{"y", "z"}, []string{"Bash b", "Bash c"})
-	want := events.Inherited{Approvals: []string{"Bash b"}, Seen: []events.Seen{{Path: "y", Digest: "2"}}}
+	want := events.Inherited{Session: []events.SessionYes{{Tool: "Bash", Hash: "b"}}, Seen: []events.Seen{{Path: "y", Digest: "2"}}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	if got := Narrow(all, nil, nil); got.Approvals != nil || got.Seen != nil {
+	if got := Narrow(all, nil, nil); got.Session != nil || got.Seen != nil {
 		t.Errorf("of nothing: %+v", got)
 	}
 }

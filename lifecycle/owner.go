@@ -29,8 +29,10 @@ type Begin struct {
 	Expect      []events.Expectation
 	Breaker     events.BreakerView
 	Containment string
-	Asks        string        // for a person, should the policy ask now
-	Operands    []events.Seen // as they are now: an approval holds for those that were shown. nil: the lock gate compared them
+	Asks        string          // for a person, should the policy ask now
+	Operands    []events.Seen   // with Looked: files that the call would run, as they are now
+	Preview     *events.Preview // with Looked: what it would change
+	Looked      bool            // an approval must be for these files. Otherwise the lock gate has compared them
 }
 
 // Tell notes the progress of an attempt.
@@ -120,15 +122,12 @@ func (d *decider) begin(c Begin) error {
 		return nil // wait
 	case c.Verdict.Hash != call.Verdict.Hash:
 		return fmt.Errorf("call %d: %w", c.Call, ErrHash)
-	case asks != nil && !d.approvedFor(call, c.Verdict, c.Operands) && call.Attempt > 0:
-		d.failAgain(call, asks)
-		return nil
-	case asks != nil && !d.approvedFor(call, c.Verdict, c.Operands):
-		expire := time.Duration(0)
-		if call.Asked != nil { // asked again: as long as the first time
-			expire = call.Asked.Expires.Sub(call.AskedAt)
+	case asks != nil && !d.approvedNow(call, c):
+		if call.Attempt > 0 {
+			d.failAgain(call, asks)
+			return nil
 		}
-		d.ask(call, c.Verdict, asks.Reason, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands}, expire)
+		d.askAgain(call, c, asks.Reason)
 		return nil
 	}
 	d.emit(c.Call, &events.Started{
@@ -136,6 +135,22 @@ func (d *decider) begin(c Begin) error {
 		Key: c.Verdict.Key, Locks: c.Locks, Expect: c.Expect, Breaker: c.Breaker, Containment: c.Containment,
 	})
 	return nil
+}
+
+// approvedNow says whether what is about to start is what somebody has said yes to.
+func (d *decider) approvedNow(call *Call, c Begin) bool {
+	req := events.ApprovalRequested{Operands: c.Operands, Preview: c.Preview}
+	return d.approvedFor(call, c.Verdict, bound(&req), c.Looked)
+}
+
+// askAgain asks about a call whose batch has come, and that nobody has said yes to as
+// it is now.
+func (d *decider) askAgain(call *Call, c Begin, why string) {
+	expire := time.Duration(0)
+	if call.Asked != nil { // asked again: as long as the first time
+		expire = call.Asked.Expires.Sub(call.AskedAt)
+	}
+	d.ask(call, c.Verdict, why, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands, Preview: c.Preview}, expire)
 }
 
 // failAgain ends a call whose further attempt a gate does not let through. It

@@ -36,43 +36,86 @@ func members(raw json.RawMessage) []member {
 	return out
 }
 
-// maxArgDepth is how deep arguments are looked into.
+// maxArgDepth is how deep arguments are looked into for their leaves.
 const maxArgDepth = 16
 
-// walkStrings calls visit for every string in a JSON value with the name that
-// holds it and its JSON Pointer, in order, until visit says false.
-func walkStrings(raw json.RawMessage, visit func(name, path, text string) bool) {
-	walkValue(raw, "", "", 0, visit)
+// frame is an object or array on the way to a value.
+type frame struct {
+	name   string // of the member that is read; in an array, of the member that holds it
+	index  int    // of the element that is read
+	array  bool
+	inside bool // an object whose next token is a value
 }
 
-func walkValue(raw json.RawMessage, name, path string, depth int, visit func(name, path, text string) bool) bool {
-	raw = bytes.TrimLeft(raw, " \t\r\n")
-	if len(raw) == 0 || depth > maxArgDepth {
-		return true
-	}
-	switch raw[0] {
-	case '"':
-		var s string
-		return json.Unmarshal(raw, &s) != nil || visit(name, path, s)
-	case '{':
-		for _, m := range members(raw) {
-			if !walkValue(m.value, m.name, path+"/"+escapePointer(m.name), depth+1, visit) {
-				return false
+// walkStrings calls visit for every string in a JSON value, however deep, with the name
+// of the member that holds it and a function that gives its JSON Pointer, in order,
+// until visit says false. It reads the value once.
+func walkStrings(raw json.RawMessage, visit func(name string, path func() string, text string) bool) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var way []frame
+	path := func() string { return pointerTo(way) }
+	for {
+		t, err := dec.Token()
+		if err != nil {
+			return
+		}
+		d, delim := t.(json.Delim)
+		if delim && (d == '}' || d == ']') {
+			if way = way[:len(way)-1]; len(way) == 0 {
+				return
 			}
+			passed(way)
+			continue
 		}
-	case '[':
-		var list []json.RawMessage
-		if json.Unmarshal(raw, &list) != nil {
-			return true
+		var top *frame
+		if len(way) > 0 {
+			top = &way[len(way)-1]
 		}
-		for i, v := range list {
-			if !walkValue(v, name, path+"/"+strconv.Itoa(i), depth+1, visit) {
-				return false
-			}
+		s, isText := t.(string)
+		if top != nil && !top.array && !top.inside {
+			top.name, top.inside = s, true
+			continue
 		}
+		name := ""
+		if top != nil {
+			name = top.name
+		}
+		switch {
+		case delim:
+			way = append(way, frame{name: name, array: d == '['})
+			continue
+		case isText && !visit(name, path, s), top == nil:
+			return
+		}
+		passed(way)
 	}
-	return true
 }
+
+// passed moves the last frame behind the value that was read.
+func passed(way []frame) {
+	top := &way[len(way)-1]
+	top.index++
+	top.inside = false
+}
+
+// pointerTo is the JSON Pointer to the value that is read.
+func pointerTo(way []frame) string {
+	var b strings.Builder
+	for _, f := range way {
+		b.WriteByte('/')
+		if f.array {
+			b.WriteString(strconv.Itoa(f.index))
+		} else {
+			b.WriteString(escapePointer(f.name))
+		}
+	}
+	return b.String()
+}
+
+// maxLeafPaths bounds the pointers to all leaves together, in bytes: a long name above
+// many leaves would stand in each of them.
+const maxLeafPaths = 4 << 20
 
 // leavesOf visits the leaves of a JSON value in order. It is false where visit was, or
 // where there is something that it does not look into.
@@ -108,11 +151,11 @@ func leavesOf(raw json.RawMessage, path string, depth int, visit func(Leaf) bool
 // there is none.
 func pointer(args json.RawMessage, text string) string {
 	var found string
-	walkStrings(args, func(_, path, s string) bool {
+	walkStrings(args, func(_ string, path func() string, s string) bool {
 		if s != text {
 			return true
 		}
-		found = path
+		found = path()
 		return false
 	})
 	return found

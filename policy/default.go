@@ -60,17 +60,17 @@ func New(c Config) Rules {
 		{ID: "class.unknown", Version: "1", Judge: unknownClass},
 		{ID: "mode.read_only", Version: "1", Judge: readOnly},
 		{ID: "path.missing", Version: "1", Judge: pathMissing},
-		{ID: "path.workspace", Version: "1", Judge: pathWorkspace},
-		{ID: "path.repository", Version: "1", Judge: pathRepository},
-		{ID: "network.off", Version: "1", Judge: networkOff},
-		{ID: "network.host", Version: "1 " + strings.Join(hosts, " "), Judge: host.judge},
-		{ID: "shell", Version: shell.Version, Judge: host.shellLine},
+		{ID: "path.workspace", Version: "2", Judge: pathWorkspace},
+		{ID: "path.repository", Version: "2", Judge: pathRepository},
+		{ID: "network.off", Version: "2", Judge: networkOff},
+		{ID: "network.host", Version: "2 " + strings.Join(hosts, " "), Judge: host.judge},
+		{ID: "shell", Version: "2 " + shell.Version, Judge: host.shellLine},
 		{ID: "tier.approval", Version: "1", Judge: AskByTier},
 		{ID: "delegate.ask", Version: "1", Judge: delegateAsk},
 		{ID: "read.permit", Version: "1", Judge: permit(events.OpRead, "It only reads.")},
 		{ID: "write.permit", Version: "1", Judge: permit(events.OpWrite, "It writes inside the workspace, in a mode that may.")},
 		{ID: "network.permit", Version: "1", Judge: permit(events.OpNetwork, "The operator allows the network, and the host is public.")},
-		{ID: "execute.permit", Version: "1", Judge: executePermit},
+		{ID: "execute.permit", Version: "2", Judge: executePermit},
 	}
 }
 
@@ -86,8 +86,10 @@ func (rs Rules) Version() string {
 	return fmt.Sprintf("rules-%x", h.Sum(nil)[:6])
 }
 
-// Authorize judges the operation of a call. It never panics.
-func (rs Rules) Authorize(r Request) Verdict {
+// Authorize judges the operation of a call, in each of its Readings. It never panics.
+func (rs Rules) Authorize(r Request) Verdict { return Strictest(Readings(r), rs.authorize) }
+
+func (rs Rules) authorize(r Request) Verdict {
 	v := Verdict{Gate: GateAuthorize, Version: rs.Version()}
 	for _, row := range rs {
 		f := row.Judge(r)

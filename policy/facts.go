@@ -70,9 +70,9 @@ func Look(r Request) Facts {
 	}
 	f.addPaths(r.Workspace, "", r.Op.Paths)
 	if r.Op.Class == events.OpNetwork {
-		walkStrings(r.Args, func(name, at, text string) bool {
+		walkStrings(r.Args, func(name string, at func() string, text string) bool {
 			if urlName(name) && text != "" {
-				f.addHosts(at, urlOnly, text)
+				f.addHosts(at(), urlOnly, text)
 			}
 			return f.Excess.Decision == ""
 		})
@@ -100,7 +100,7 @@ func (f *Facts) addPaths(workspace, at string, paths []string) {
 const tooManyPaths = "The call names more than 1000 paths; split it into several calls."
 
 func lookAtPath(workspace, p string) PathFact {
-	f := PathFact{Text: p, Clean: p, Git: decidesGit(p)}
+	f := PathFact{Text: p, Clean: p, Git: DecidesGit(p)}
 	if p == "" { // tools take the workspace
 		f.Clean, f.Inside = ".", true
 		return f
@@ -112,18 +112,6 @@ func lookAtPath(workspace, p string) PathFact {
 	}
 	f.Clean, f.Inside = path.Clean(rel), true
 	return f
-}
-
-// decidesGit says whether a path is one by which git decides what to run: its
-// configuration and hooks name programs, and a folder with a file HEAD may be taken
-// for a repository too.
-func decidesGit(p string) bool {
-	for seg := range strings.FieldsFuncSeq(p, func(c rune) bool { return c == '/' || c == '\\' }) {
-		if s := strings.ToLower(strings.TrimRight(seg, ". ")); s == ".git" || s == "head" || strings.HasPrefix(s, "git~") {
-			return true
-		}
-	}
-	return false
 }
 
 // urlOnly judges an argument that holds a URL: there a bare host is none.
@@ -219,9 +207,11 @@ type Leaf struct {
 // than most, or deeper ones than are looked at, or the arguments are no JSON: then not
 // everything is there.
 func Leaves(args json.RawMessage, most int) (leaves []Leaf, ok bool) {
+	paths := 0
 	ok = leavesOf(args, "", 0, func(l Leaf) bool {
 		leaves = append(leaves, l)
-		return len(leaves) <= most
+		paths += len(l.Path)
+		return len(leaves) <= most && paths <= maxLeafPaths
 	})
 	return leaves, ok
 }

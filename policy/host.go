@@ -20,12 +20,12 @@ func (hr hostRule) judge(r Request) Finding {
 	}
 	var found Finding
 	if r.Op.Class == events.OpNetwork {
-		walkStrings(r.Args, func(name, path, text string) bool {
+		walkStrings(r.Args, func(name string, path func() string, text string) bool {
 			if !urlName(name) || text == "" || hr.trusts(text) {
 				return true
 			}
 			if _, err := CheckURL(text); err != nil {
-				found = deny(path, err)
+				found = deny(path(), err)
 				return false
 			}
 			return true

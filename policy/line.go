@@ -2,6 +2,9 @@ package policy
 
 import (
 	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sluice-run/sluice/events"
@@ -64,17 +67,14 @@ func (hr hostRule) shell(r Request, a shell.Analysis) Finding {
 // shellLineOf is a line and the argument that holds it.
 type shellLineOf struct{ text, path string }
 
-// shellText finds the shell lines of a call that executes: in its arguments,
-// whatever the case of their names, or else in its parsed operation.
+// shellText finds the shell lines of a call that executes: in its arguments, whatever
+// the case of their names and however deep they stand, or else in its parsed operation.
 func shellText(r Request) (lines []shellLineOf, ok bool) {
 	if r.Op.Class != events.OpExecute {
 		return nil, false
 	}
-	for _, m := range members(r.Args) {
-		if !strings.EqualFold(m.name, "command") && !strings.EqualFold(m.name, "cmd") && !strings.EqualFold(m.name, "script") {
-			continue
-		}
-		lines = append(lines, shellLineOf{lineOf(m.value), "/" + escapePointer(m.name)})
+	if namesLine(r.Args, executing) {
+		walkLines(r.Args, "", 0, executing, &lines)
 	}
 	if len(lines) == 0 {
 		for _, c := range r.Op.Commands {
@@ -84,19 +84,190 @@ func shellText(r Request) (lines []shellLineOf, ok bool) {
 	return lines, len(lines) > 0
 }
 
-// lineOf is the shell line that a value stands for: a text, or a list of words.
-// Anything else is an empty line, which is denied.
-func lineOf(raw json.RawMessage) string {
+// holdsLine says whether arguments have a shell line, of a tool that does not say that
+// it executes.
+func holdsLine(args json.RawMessage) bool {
+	if !namesLine(args, plainly) {
+		return false
+	}
+	var lines []shellLineOf
+	walkLines(args, "", 0, plainly, &lines)
+	return len(lines) > 0
+}
+
+// vocabulary says of an argument's name, in lower case and without - and _, whether it
+// holds a shell line. always: whatever its value is; a value that is no line is denied.
+type vocabulary map[string]struct{ always bool }
+
+// plainly are the names that only who runs lines gives an argument. executing are those
+// of a tool that says that it executes: there a code or a program is one, too.
+var (
+	plainly = vocabulary{
+		"command": {always: true}, "cmd": {always: true}, "script": {always: true},
+		"commands": {}, "cmds": {}, "cmdline": {}, "commandline": {}, "shell": {}, "shellcommand": {}, "shellscript": {}, "bash": {}, "bashcommand": {},
+		"sh": {}, "exec": {}, "argv": {},
+	}
+	executing = func() vocabulary {
+		v := vocabulary{"code": {}, "program": {}, "executable": {}, "binary": {}, "run": {}, "execute": {}, "scripts": {}, "powershell": {}, "python": {}}
+		for name, is := range plainly {
+			v[name] = is
+		}
+		return v
+	}()
+)
+
+// of looks a name up.
+func (v vocabulary) of(name string) (always, ok bool) {
+	if len(name) > 32 {
+		return false, false
+	}
+	is, ok := v[strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(name))]
+	return is.always, ok
+}
+
+// namesLine says whether some member of a JSON value may have a name of v. It is cheap,
+// and may be wrong only by saying yes.
+func namesLine(raw json.RawMessage, v vocabulary) bool {
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '"' {
+			continue
+		}
+		n := quotedLength(raw[i:])
+		name, end := raw[i:i+n], i+n
+		for end < len(raw) && strings.IndexByte(" \t\r\n", raw[end]) >= 0 {
+			end++
+		}
+		if end < len(raw) && raw[end] == ':' && n >= 2 {
+			if _, ok := v.of(string(name[1 : n-1])); ok || strings.IndexByte(string(name), '\\') >= 0 {
+				return true
+			}
+		}
+		i += n - 1
+	}
+	return false
+}
+
+// quotedLength is the length of the JSON string that begins here, with its quotes.
+func quotedLength(raw []byte) int {
+	for i := 1; i < len(raw); i++ {
+		switch raw[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(raw)
+}
+
+// walkLines collects the shell lines of a JSON value. Deeper than maxArgDepth nothing is
+// looked for: what stands there is a line that cannot be judged.
+func walkLines(raw json.RawMessage, path string, depth int, v vocabulary, out *[]shellLineOf) {
+	if depth > maxArgDepth {
+		if namesLine(raw, v) {
+			*out = append(*out, shellLineOf{path: path})
+		}
+		return
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil {
+		for i, e := range list {
+			walkLines(e, path+"/"+strconv.Itoa(i), depth+1, v, out)
+		}
+		return
+	}
+	all := members(raw)
+	for _, m := range all {
+		at := path + "/" + escapePointer(m.name)
+		always, named := v.of(m.name)
+		if !named {
+			walkLines(m.value, at, depth+1, v, out)
+			continue
+		}
+		lines := linesOf(m)
+		switch {
+		case onlyNamesShell(m, lines, all, v):
+		case len(lines) > 0:
+			for _, l := range lines {
+				*out = append(*out, shellLineOf{besideIt(l, m.name, all), at})
+			}
+		case always && depth == 0:
+			*out = append(*out, shellLineOf{path: at})
+		default:
+			walkLines(m.value, at, depth+1, v, out)
+		}
+	}
+}
+
+// onlyNamesShell says whether a member says which shell runs the line of another one:
+// what that may be is known, and the line is judged as what it runs.
+func onlyNamesShell(m member, lines []string, all []member, v vocabulary) bool {
+	if !strings.EqualFold(m.name, "shell") || len(lines) != 1 {
+		return false
+	}
+	switch lines[0] {
+	case "bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh":
+		return slices.ContainsFunc(all, func(o member) bool {
+			_, named := v.of(o.name)
+			return named && o.name != m.name && len(linesOf(o)) > 0
+		})
+	}
+	return false
+}
+
+// linesOf are the shell lines that a member stands for: a text, a list of words, or
+// where its name or its first word says so a list of texts. It is nil for anything else.
+func linesOf(m member) []string {
 	var line string
-	if json.Unmarshal(raw, &line) == nil {
-		return line
+	if json.Unmarshal(m.value, &line) == nil && string(m.value) != "null" {
+		return []string{line}
 	}
 	var words []string
-	if json.Unmarshal(raw, &words) != nil {
-		return ""
+	if json.Unmarshal(m.value, &words) != nil || len(words) == 0 {
+		return nil
 	}
+	switch {
+	case strings.HasSuffix(strings.ToLower(m.name), "s"):
+		return words
+	case strings.ContainsAny(words[0], " \t\r\n;|&"):
+		return append([]string{quoteAll(words)}, words...)
+	}
+	return []string{quoteAll(words)}
+}
+
+// besideIt is a line with what stands beside it in its object: words for it, and
+// variables that are set for it.
+func besideIt(line, name string, all []member) string {
+	for _, m := range all {
+		switch strings.ToLower(m.name) {
+		case "args", "arguments", "argv", "parameters":
+			var words []string
+			if m.name != name && json.Unmarshal(m.value, &words) == nil && len(words) > 0 {
+				line += " " + quoteAll(words)
+			}
+		case "env", "environment":
+			for _, set := range slices.Backward(members(m.value)) {
+				var value string
+				if json.Unmarshal(set.value, &value) != nil {
+					continue
+				}
+				if !variable.MatchString(set.name) {
+					return "\x00" // no shell can set it: what a tool makes of it cannot be judged
+				}
+				line = set.name + "=" + quoteAll([]string{value}) + " " + line
+			}
+		}
+	}
+	return line
+}
+
+// variable is the form of a shell variable's name.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func quoteAll(words []string) string {
+	out := make([]string, len(words))
 	for i, w := range words {
-		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		out[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 	}
-	return strings.Join(words, " ")
+	return strings.Join(out, " ")
 }

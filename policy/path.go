@@ -86,15 +86,40 @@ func parent(s string) bool {
 	return strings.Trim(s, " ") == ".."
 }
 
-// hidden holds for runes that a reader of a name may not see as they are.
+// hidden holds for runes that a reader of a name may not see as they are. The joiners
+// U+200C and U+200D are not among them: scripts and emoji need them.
 func hidden(r rune) bool {
 	switch {
-	case unicode.IsControl(r), r == 0x2028, r == 0x2029, r == 0xFEFF, r == 0x200B, r == 0x061C:
-		return true
-	case r == 0x200E || r == 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069, r >= 0xE0000 && r <= 0xE007F:
+	case r < utf8.RuneSelf:
+		return r < ' ' || r == 0x7F
+	case unicode.IsControl(r), r == utf8.RuneError:
 		return true
 	}
-	return r == utf8.RuneError
+	return unicode.Is(unseen, r)
+}
+
+// unseen are characters that change the direction of writing or are shown as nothing.
+var unseen = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x00AD, Hi: 0x00AD, Stride: 1}, // soft hyphen
+		{Lo: 0x034F, Hi: 0x034F, Stride: 1}, // combining grapheme joiner
+		{Lo: 0x061C, Hi: 0x061C, Stride: 1}, // Arabic letter mark
+		{Lo: 0x115F, Hi: 0x1160, Stride: 1}, // Hangul fillers
+		{Lo: 0x17B4, Hi: 0x17B5, Stride: 1}, // Khmer inherent vowels
+		{Lo: 0x180B, Hi: 0x180F, Stride: 1}, // Mongolian selectors and separator
+		{Lo: 0x200B, Hi: 0x200B, Stride: 1}, // zero width space
+		{Lo: 0x200E, Hi: 0x200F, Stride: 1}, // marks of direction
+		{Lo: 0x2028, Hi: 0x202E, Stride: 1}, // line ends, embeddings and overrides
+		{Lo: 0x2060, Hi: 0x206F, Stride: 1}, // word joiner, operators, isolates
+		{Lo: 0x3164, Hi: 0x3164, Stride: 1}, // Hangul filler
+		{Lo: 0xFEFF, Hi: 0xFEFF, Stride: 1}, // byte order mark
+		{Lo: 0xFFA0, Hi: 0xFFA0, Stride: 1}, // halfwidth Hangul filler
+		{Lo: 0xFFF0, Hi: 0xFFFB, Stride: 1}, // annotations
+	},
+	R32: []unicode.Range32{
+		{Lo: 0x1D173, Hi: 0x1D17A, Stride: 1}, // musical controls
+		{Lo: 0xE0000, Hi: 0xE0FFF, Stride: 1}, // tags and variation selectors
+	},
 }
 
 // plainer maps what some system takes for a dot or a slash to that.
@@ -188,4 +213,26 @@ func sentence(err error) string {
 		s = strings.TrimPrefix(s, base.Error()+": ")
 	}
 	return strings.ToUpper(s[:1]) + s[1:] + "."
+}
+
+// DecidesGit says whether a path is one by which git decides what to run: its
+// configuration and hooks name programs, and a folder with a file HEAD may be taken
+// for a repository too. It knows the other spellings by which file systems find
+// the folder .git: case, dots and blanks behind it, its short name, streams of
+// NTFS, characters that HFS+ passes over.
+func DecidesGit(p string) bool {
+	for seg := range strings.FieldsFuncSeq(p, func(c rune) bool { return c == '/' || c == '\\' }) {
+		seg, _, _ = strings.Cut(seg, ":")
+		seg = strings.Map(func(r rune) rune {
+			if r >= 0x200C && r <= 0x200D || hidden(r) {
+				return -1
+			}
+			return r
+		}, seg)
+		s := strings.ToLower(strings.TrimRight(seg, ". "))
+		if s == ".git" || s == "head" || strings.HasPrefix(s, "git~") {
+			return true
+		}
+	}
+	return false
 }

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -35,6 +36,17 @@ type Request struct {
 	Workspace  string // absolute; "" where the call has none
 	Args       json.RawMessage
 	Op         events.Operation
+	// Time is the moment of the judgement, in UTC and whole milliseconds. Zero means that
+	// it is not known: then a policy that looks at the time denies.
+	Time    time.Time
+	Session Session
+}
+
+// Session is where a call belongs. Every part may be "": then it is not known.
+type Session struct {
+	Trace     string // the agent's run
+	Turn      string // the model's message, unique in its trace
+	Placement string // which nodes may run it
 }
 
 // Verdict is a decision with its reasons.
@@ -46,6 +58,10 @@ type Verdict struct {
 	Path     string      // JSON Pointer to the argument that decided, if one did
 	Policies []string    // ids of the deciding policies, sorted
 	Version  string      // of the policy set
+	// Judged is Request.Time where a policy of the set looks at the time: the verdict then
+	// holds for this moment, and must be asked for again at another one. Zero means that
+	// the verdict is the same at any time.
+	Judged time.Time
 }
 
 // Authorizer judges the operation of a call that is on every allowlist.

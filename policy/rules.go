@@ -78,7 +78,7 @@ func pathRepository(r Request) Finding {
 		return Finding{}
 	}
 	for _, p := range r.Op.Paths {
-		if decidesGit(p) {
+		if DecidesGit(p) {
 			return Finding{Decision: Ask, Path: pointer(r.Args, p), Reason: "The files of a git repository decide which programs git runs; a person must look at the change first."}
 		}
 	}

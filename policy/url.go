@@ -84,7 +84,7 @@ func CheckHost(host string) error {
 		if err != nil {
 			return refuseHost("the address cannot be parsed; use a host name")
 		}
-		return checkAddr(addr)
+		return CheckAddr(addr)
 	}
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	labels := strings.Split(name, ".")
@@ -96,7 +96,7 @@ func CheckHost(host string) error {
 		if err != nil {
 			return refuseHost("the address is not four decimal numbers; use a host name")
 		}
-		return checkAddr(addr)
+		return CheckAddr(addr)
 	}
 	return checkName(name, labels)
 }
@@ -130,9 +130,15 @@ func numeric(label string) bool {
 // local are domains that never lead to the public network, and public ones that
 // are known to lead back to private addresses.
 var local = []string{
-	"localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan", "arpa", "onion", "alt", "invalid",
+	"localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "mail", "lan", "arpa", "onion", "alt", "invalid", "test",
 	"cluster", "svc", "consul", "docker",
-	"nip.io", "sslip.io", "xip.io", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com", "traefik.me", "metadata.azure.com", "metadata.tencentyun.com",
+	// names that hold the address they lead to, or lead to loopback
+	"nip.io", "sslip.io", "xip.io", "xip.name", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com", "traefik.me", "fuf.me", "local.gd", "localho.st",
+	"ip6.name", "backname.io", "127-0-0-1.org.uk", "yoogle.com", "lndo.site", "ddev.site",
+	// names that answer differently every time
+	"rbndr.us", "1u.ms",
+	// what clouds tell their machines
+	"metadata.azure.com", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com",
 }
 
 func checkName(name string, labels []string) error {
@@ -147,16 +153,23 @@ func checkName(name string, labels []string) error {
 	return nil
 }
 
-// checkAddr refuses addresses that are not public, also inside others: mapped,
-// translated and tunnelled ones are outside the public range.
-func checkAddr(a netip.Addr) error {
+// platform are addresses that are public by their numbers, and lead to the services
+// that a cloud gives its own machines.
+var platform = []netip.Addr{netip.MustParseAddr("168.63.129.16")} // Azure
+
+// CheckAddr returns nil for an address of the public network, or an error that wraps
+// ErrHost. Those inside others are not public: mapped, translated and tunnelled
+// ones are outside the public range. Who dials asks it of every address, whatever
+// name led there.
+func CheckAddr(a netip.Addr) error {
 	denied := ssrf.IPv4DeniedPrefixes
 	if a.Is6() {
 		denied = ssrf.IPv6DeniedPrefixes
 	}
 	within := func(p netip.Prefix) bool { return p.Contains(a) }
 	switch {
-	case a.Zone() != "", a.Is6() && !ssrf.IPv6GlobalUnicast.Contains(a), slices.ContainsFunc(denied, within), tunnel(a):
+	case !a.IsValid(), a.Zone() != "", a.Is6() && !ssrf.IPv6GlobalUnicast.Contains(a), slices.ContainsFunc(denied, within),
+		slices.Contains(platform, a), tunnel(a):
 		return refuseHost("%s is not a public address; only public hosts may be reached", shown(a.WithZone("").String()))
 	}
 	return nil

@@ -44,6 +44,17 @@ type Spec struct {
 	// Operands are the workspace files that the call would run; their digests
 	// are bound to an approval.
 	Operands func(args json.RawMessage) []string
+	// Preview says what the call would change, for a person who is asked about it: see
+	// events.Preview. It may read, for 5 s at most, and changes nothing. The files
+	// named in Base must be the same as the call starts; those that it would change are
+	// named as Writes says. An error, a panic and silence keep nobody from being asked.
+	// nil means that what Asks says is all there is.
+	Preview func(ctx context.Context, in Invocation) (events.Preview, error)
+
+	// Containment is what would contain an attempt at the call with the network or
+	// without, in short words that never change their meaning, with commas between them;
+	// nil means "": nothing but this process.
+	Containment func(args json.RawMessage, network bool) string
 
 	// Probe asks whether the effect of an earlier attempt happened; nil means
 	// that nobody can tell. It may do I/O.
@@ -95,7 +106,12 @@ type Invocation struct {
 	// somebody else may have them by now, any other error where nobody can say. A tool
 	// that can ask asks right before its effect, since a process that was stopped for a
 	// while does not know. nil: there is nothing to ask. It takes a millisecond or so.
-	Fence   func(ctx context.Context) error
+	Fence func(ctx context.Context) error
+	// May asks the policy again, for what only turned up while the call runs: the real
+	// name of a file behind a link, a file that a walk meets, the host that a redirect
+	// leads to. Its error says why not; where a person would have to agree it is one,
+	// too. It is quick and does no I/O. nil: there is nobody to ask.
+	May     func(events.Operation) error
 	Context json.RawMessage // shared context of the trace as the turn began: a JSON object, nil if there is none
 	// Progress tells how far the attempt is. It never blocks, and drops what
 	// comes too fast. Never nil.

@@ -121,6 +121,7 @@ func Options(name string, log *slog.Logger) []nats.Option {
 	log = Config{Log: log}.logger().With("connection", name)
 	return []nats.Option{
 		nats.Name(name),
+		nats.CustomInboxPrefix(bus.NodeInbox), // what answers a node is for nodes alone: permissions can say so
 		nats.SetCustomDialer(&dialer{}),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),

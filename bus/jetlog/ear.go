@@ -42,7 +42,7 @@ func newEar(ctx context.Context, b *Bus, c jetstream.ConsumerConfig) (*ear, erro
 		return nil, fmt.Errorf("%w: %w", errEar, err)
 	}
 	e.name = info.CachedInfo().Name
-	inbox := nats.NewInbox()
+	inbox := b.scan.nc.NewInbox()
 	if e.sub, err = b.scan.nc.ChanSubscribe(inbox, e.got); err != nil {
 		e.close(ctx)
 		return nil, fmt.Errorf("%w: %w", errEar, err)

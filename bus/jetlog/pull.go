@@ -68,7 +68,7 @@ type waiter struct {
 }
 
 func newPuller(b *Bus) (*puller, error) {
-	p := &puller{bus: b, inbox: nats.NewInbox() + ".", glimpse: nats.NewInbox() + ".", kick: make(chan struct{}, 1)}
+	p := &puller{bus: b, inbox: b.work.nc.NewInbox() + ".", glimpse: b.work.nc.NewInbox() + ".", kick: make(chan struct{}, 1)}
 	for inbox, take := range map[string]nats.MsgHandler{p.inbox: p.take, p.glimpse: p.glanced} {
 		sub, err := b.work.nc.Subscribe(inbox+"*", take)
 		if err == nil {

@@ -2,6 +2,7 @@ package jetlog
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,9 @@ type ServerConfig struct {
 	// Token is what NATS clients must give. It is required where Host is not a
 	// loopback address: who can connect can write the log.
 	Token string
+	// Users are who may connect besides who has Token, each with the permissions of
+	// PermissionsOf. A token that is missing then is made.
+	Users []User
 	// Name of the server, for people; "" means sluice.
 	Name string
 	// MaxStore is how many bytes the server may keep; 0 means three quarters of
@@ -88,8 +92,14 @@ func (c ServerConfig) check() (ServerConfig, error) {
 		return c, fmt.Errorf("port %d: use 1 to 65535, 0 for none, or -1 for any free one", c.Port)
 	case c.MaxStore < 0:
 		return c, fmt.Errorf("MaxStore is %d: it must not be negative", c.MaxStore)
-	case c.Port != 0 && c.Token == "" && !loopback(c.host()):
-		return c, fmt.Errorf("host %s is open to the network, and who can connect can write the log: set a token, or listen on 127.0.0.1", c.host())
+	case c.Port != 0 && c.Token == "" && len(c.Users) == 0 && !loopback(c.host()):
+		return c, fmt.Errorf("host %s is open to the network, and who can connect can write the log: set a token or name its users, or listen on 127.0.0.1", c.host())
+	}
+	if err := CheckUsers(c.Users); err != nil {
+		return c, err
+	}
+	if len(c.Users) > 0 && c.Token == "" {
+		c.Token = rand.Text()
 	}
 	dir, err := filepath.Abs(c.Dir)
 	c.Dir = dir
@@ -127,6 +137,7 @@ func (c ServerConfig) options() *server.Options {
 		SyncAlways: c.Sync == SyncAlways,
 	}
 	o.SyncInterval, _ = c.interval() // checked before; 0 is the server's own
+	c.let(o)
 	return o
 }
 

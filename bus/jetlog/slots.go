@@ -73,7 +73,7 @@ func (s *slots) take(ctx context.Context) (*slot, error) {
 }
 
 func (s *slots) open() (*slot, error) {
-	sl := &slot{inbox: nats.NewInbox() + ".", got: make(chan *nats.Msg, s.depth), timer: time.NewTimer(time.Hour)}
+	sl := &slot{inbox: s.link.nc.NewInbox() + ".", got: make(chan *nats.Msg, s.depth), timer: time.NewTimer(time.Hour)}
 	sl.timer.Stop()
 	sub, err := s.link.nc.ChanSubscribe(sl.inbox+"*", sl.got)
 	if err != nil {

@@ -1,8 +1,12 @@
 package jetlog_test
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/bustest"
@@ -13,16 +17,41 @@ import (
 // suiteAckWait is short because some promises wait for it.
 const suiteAckWait = time.Second
 
+// TestSuiteAlone keeps the promises with the permissions of a node, each of which is
+// needed for it.
 func TestSuiteAlone(t *testing.T) {
 	t.Parallel()
-	srv := jettest.Start(t)
-	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, srv.InProcess, 1) })
+	log := newSpy()
+	srv := jettest.StartWith(t, server.Options{JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{nodeUser(), rootUser()}})
+	srv.NATS().SetLoggerV2(log, false, true, false)
+	inProcess := func(name string, o ...nats.Option) (*nats.Conn, error) {
+		return nats.Connect("", append(append(jetlog.Options(name, nil), nats.InProcessServer(srv.NATS())), o...)...)
+	}
+	node := as(inProcess, "node")
+	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, node, 1) })
+	further(t, srv.URL(), node, as(inProcess, "root"))
+	log.check(t, jetlog.PermissionsOf(jetlog.User{Name: "node", Node: true}), alone)
 }
 
+// TestSuiteCluster is the same on three servers, where streams are widened, too.
 func TestSuiteCluster(t *testing.T) {
 	t.Parallel()
-	c := jettest.StartCluster(t)
-	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, c.Dial, 3) })
+	log := newSpy()
+	c := jettest.StartClusterWith(t, server.Options{Users: []*server.User{nodeUser(), rootUser()}})
+	for _, n := range c.Nodes {
+		n.NATS().SetLoggerV2(log, false, true, false)
+	}
+	dial := as(func(name string, o ...nats.Option) (*nats.Conn, error) {
+		return nats.Connect(c.URL(), append(jetlog.Options(name, nil), o...)...)
+	}, "node")
+	if err := openOn(t, dial, 1).Close(); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, dial, 3) })
+	p := jetlog.PermissionsOf(jetlog.User{Name: "node", Node: true})
+	p.Subscribe = nil
+	p.Publish = slices.DeleteFunc(p.Publish, func(s string) bool { return !alone(s) })
+	log.check(t, p, func(string) bool { return false })
 }
 
 // openOn opens a bus that the suite closes.

@@ -88,6 +88,7 @@ type Log struct {
 	blobs   map[string][]byte
 	ears    map[*ear]struct{}
 	desks   map[string]*desk // who answers, by boot id
+	doors   []*door          // who answers requests of users; the next one first
 }
 
 // span is where a generation begins.

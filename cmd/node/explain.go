@@ -5,8 +5,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-run/sluice/actors"
 	"github.com/sluice-run/sluice/bus/jetlog"
@@ -58,6 +60,7 @@ func texts(set *cedar.Set, ids []string) []policyText {
 // explain is the verb that asks the gates, and runs nothing.
 func (a *app) explain() *cobra.Command {
 	turn := events.TurnSubmitted{Mode: events.ModeWrite, CanAsk: true}
+	var where moment
 	cmd := &cobra.Command{
 		Use: "explain TOOL ARGS", Short: "Say what the gates would decide of a call, and why", Args: command.Args(2, 2, "a tool and its arguments"),
 		Long: "Say what the gates would decide of a call, and why, with the same code that a node uses. Nothing is run, and no\n" +
@@ -67,7 +70,7 @@ func (a *app) explain() *cobra.Command {
 			if err := a.set.asNode(); err != nil {
 				return err
 			}
-			x, err := a.set.explain(turn, args[0], args[1])
+			x, err := a.set.explain(where, turn, args[0], args[1])
 			if err != nil {
 				return err
 			}
@@ -86,6 +89,8 @@ func (a *app) explain() *cobra.Command {
 	f.StringVar(&turn.Principal.Kind, "kind", "", "what acts: agent, person or service; left out: agent")
 	f.StringSliceVar(&turn.Principal.Parents, "parents", nil, "`ids` of those for whom the principal acts, nearest first")
 	f.StringSliceVar(&turn.Allow, "allow", nil, "narrow the allowlist to these `tools`")
+	f.StringVar(&turn.Placement, "placement", "", "`placement` of the turn; left out: default")
+	where.flags(f)
 	a.set.toolFlags(f)
 	return cmd
 }
@@ -150,6 +155,9 @@ func (s *settings) asNode() error {
 	if !found {
 		return nil
 	}
+	if s.from["policy"] == "" {
+		s.policyTold = r.More["policy_state"]
+	}
 	if s.from["policy"] == "" && r.More["policy"] != "" {
 		s.inForce = r.More["policy_version"]
 	}
@@ -166,8 +174,32 @@ func (s *settings) asNode() error {
 	return nil
 }
 
+// moment is when and in which run a call is judged.
+type moment struct {
+	at  string // RFC 3339; "" means now
+	key events.TurnKey
+}
+
+func (m *moment) flags(f *pflag.FlagSet) {
+	f.StringVar(&m.at, "time", "", "the `time` of the judgement, as 2026-01-31T08:00:00Z; left out: now")
+	f.StringVar(&m.key.Trace, "trace", "", "`id` of the agent's run that the call belongs to")
+	f.StringVar(&m.key.Turn, "turn", "", "`id` of the turn in it")
+}
+
+// time is the moment.
+func (m *moment) time() (time.Time, error) {
+	if m.at == "" {
+		return time.Now().UTC(), nil
+	}
+	at, err := time.Parse(time.RFC3339, m.at)
+	if err != nil {
+		return at, exit.Misused(fmt.Errorf("the time %q", m.at), "write it as 2026-01-31T08:00:00Z")
+	}
+	return at.UTC(), nil
+}
+
 // explain asks the gates that need no state, in their order.
-func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explained, error) {
+func (s *settings) explain(m moment, turn events.TurnSubmitted, tool, raw string) (explained, error) {
 	set, err := policyfile.Load(s.policy)
 	if err != nil {
 		return explained{}, err
@@ -182,7 +214,12 @@ func (s *settings) explain(turn events.TurnSubmitted, tool, raw string) (explain
 	if turn.Mode != events.ModeRead && turn.Mode != events.ModeWrite {
 		return explained{}, exit.Misused(fmt.Errorf("mode %q", turn.Mode), "use read_only or write")
 	}
-	x := explainBy(gates, turn, tool, raw)
+	at, err := m.time()
+	if err != nil {
+		return explained{}, err
+	}
+	gates.Now = func() time.Time { return at }
+	x := explainBy(gates, turn, m.key, tool, raw)
 	x.Texts, x.set = texts(set, x.Policies), set
 	return x, nil
 }
@@ -198,8 +235,8 @@ func (s *settings) gates(set *cedar.Set) (actors.Gates, error) {
 }
 
 // explainBy asks gates about a call.
-func explainBy(gates actors.Gates, turn events.TurnSubmitted, tool, raw string) explained {
-	asked := &actors.Asked{Tool: tool, Turn: &turn}
+func explainBy(gates actors.Gates, turn events.TurnSubmitted, key events.TurnKey, tool, raw string) explained {
+	asked := &actors.Asked{Tool: tool, Turn: &turn, Key: key}
 	asked.Args, asked.Fault = lifecycle.Parse(strings.ToValidUTF8(raw, "\uFFFD"))
 	findings, verdict := gates.Static(asked)
 	last := findings[len(findings)-1]

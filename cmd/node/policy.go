@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -127,7 +128,7 @@ func (a *app) policyShow() *cobra.Command {
 					return fmt.Errorf("the policy has none with the id %q", args[0])
 				}
 			}
-			return a.showPolicies(set.Version(), list)
+			return a.showPolicies(set.Version(), list, len(args) == 0)
 		},
 	}
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the schema instead")
@@ -135,13 +136,22 @@ func (a *app) policyShow() *cobra.Command {
 	return cmd
 }
 
-func (a *app) showPolicies(version string, list []cedar.Policy) error {
+// showPolicies prints policies, and where it is all of them, what the node that runs has
+// told of them.
+func (a *app) showPolicies(version string, list []cedar.Policy, all bool) error {
 	if a.json {
 		out := []onePolicy{}
 		for _, p := range list {
 			out = append(out, onePolicyOf(p))
 		}
-		return a.printJSON(map[string]any{"policy": version, "policies": out})
+		answer := map[string]any{"policy": version, "policies": out}
+		if a.set.policyTold != "" {
+			answer["state"] = json.RawMessage(a.set.policyTold)
+		}
+		return a.printJSON(answer)
+	}
+	if all && a.set.policyTold != "" {
+		a.noteState(a.set.policyTold)
 	}
 	for i, p := range list {
 		if i > 0 {

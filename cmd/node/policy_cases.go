@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -45,7 +46,20 @@ type situation struct {
 	Network   *bool     `yaml:"network"`   // the node's by default
 	Workspace *string   `yaml:"workspace"` // the node's by default
 	Allow     *[]string `yaml:"allow"`     // the turn's allowlist
+	Time      *string   `yaml:"time"`      // of the judgement, as 2026-01-31T08:00:00Z; a moment of 2026 by default
+	Session   *place    `yaml:"session"`   // none by default
 }
+
+// place is where the call of a case belongs.
+type place struct {
+	Trace     string `yaml:"trace"`
+	Turn      string `yaml:"turn"`
+	Placement string `yaml:"placement"`
+}
+
+// caseTime is when a case is judged that does not say: a Monday noon. It is no today, so
+// that a case says the same on any day.
+const caseTime = "2026-06-01T12:00:00Z"
 
 type caller struct {
 	ID      string   `yaml:"id"`
@@ -173,6 +187,11 @@ func (c *testCase) check() error {
 	}
 	if c.Mode != nil {
 		errs = append(errs, oneOf("mode", *c.Mode, events.ModeWrite, events.ModeRead))
+	}
+	if c.Time != nil {
+		if _, err := time.Parse(time.RFC3339, *c.Time); err != nil {
+			errs = append(errs, fmt.Errorf("time: %q is none as 2026-01-31T08:00:00Z", *c.Time))
+		}
 	}
 	if c.Operation == nil && c.Tier != "" {
 		errs = append(errs, errors.New("tier: it goes with operation; of a tool that the program has, its own counts"))

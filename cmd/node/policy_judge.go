@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -30,8 +31,9 @@ type judge struct {
 	set  atomic.Pointer[cedar.Set]
 
 	mu      sync.Mutex
+	loaded  loading // of what is in force
 	reloads int
-	failed  error // of the last try to load it anew
+	failed  *loadFailure // of the last try to load it anew; nil: it did not fail
 }
 
 // newJudge loads the policy at a path; "" is the program's own.
@@ -40,7 +42,7 @@ func newJudge(path string) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &judge{path: path}
+	j := &judge{path: path, loaded: loading{time.Now().UTC(), thisUser("start")}}
 	j.set.Store(set)
 	return j, nil
 }
@@ -51,27 +53,33 @@ func (j *judge) Authorize(r policy.Request) policy.Verdict { return j.set.Load()
 // Version is policy.Authorizer's.
 func (j *judge) Version() string { return j.set.Load().Version() }
 
-// reload reads the policy anew. Where it does not load, what was in force stays.
-func (j *judge) reload() (version string, err error) {
+// reload reads the policy anew, for who. Where it does not load, what was in force stays.
+func (j *judge) reload(who actor) (version string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.reloads++
+	now := time.Now().UTC()
 	set, err := policyfile.Load(j.path)
-	if j.failed = err; err != nil {
+	if err != nil {
+		j.failed = &loadFailure{now, who, err.Error()}
 		return j.Version(), err
 	}
 	j.set.Store(set)
+	j.loaded, j.failed = loading{now, who}, nil
 	return set.Version(), nil
 }
 
 // tell adds what other processes may know of it.
-func (j *judge) tell(more map[string]string) {
+func (j *judge) tell(more map[string]string) error {
+	state, err := json.Marshal(j.state())
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	more["policy_state"] = string(state)
 	more["policy_version"], more["policy_reloads"], more["policy_error"] = j.Version(), strconv.Itoa(j.reloads), ""
 	if j.failed != nil {
-		more["policy_error"] = j.failed.Error()
+		more["policy_error"] = j.failed.Error
 	}
+	return err
 }
 
 // heed reads the policy anew whenever the process gets SIGHUP, until ctx ends. The
@@ -86,23 +94,27 @@ func (s *serving) heed(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-hup:
-				s.reload()
+				if _, err := s.reload(s.set.sender(time.Now())); err != nil {
+					continue // it is in the log, and whoever asked is told
+				}
 			}
 		}
 	})
 }
 
-func (s *serving) reload() {
+// reload reads the policy anew, and tells of it.
+func (s *serving) reload(who actor) (version string, err error) {
 	before := s.node.judge.Version()
-	version, err := s.node.judge.reload()
+	version, err = s.node.judge.reload(who)
 	if err != nil {
-		s.log.Error("the policy does not load: the one before stays in force", "policy", s.set.policy, "version", version, "error", err)
+		s.log.Error("the policy does not load: the one before stays in force", "policy", s.set.policy, "version", version, "by", who, "error", err)
 	} else {
-		s.log.Info("the policy was read anew", "policy", s.set.policy, "version", version, "before", before)
+		s.log.Info("the policy was read anew", "policy", s.set.policy, "version", version, "before", before, "by", who)
 	}
 	if err := s.announce(); err != nil {
 		s.log.Warn("other processes could not be told of the policy", "error", err)
 	}
+	return version, err
 }
 
 // reloadLimit is how long a node may take to read its policy anew.
@@ -136,7 +148,10 @@ func (s *settings) reloadPolicy(ctx context.Context) (version string, err error)
 	case !found:
 		return "", exit.Unusable(fmt.Errorf("no node runs on %s", s.Data), "name its data directory with --data; a node reads its policy when it starts")
 	case r.More["policy"] == "":
-		return "", exit.Misused(errors.New("the node has no --policy: it runs with the program's own"), "start it with --policy FILE")
+		return "", errNoPolicy()
+	}
+	if err := s.sign(); err != nil {
+		return "", fmt.Errorf("say who asks: %w", err)
 	}
 	p, err := os.FindProcess(r.PID)
 	if err == nil {

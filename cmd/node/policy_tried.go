@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,6 +56,8 @@ func (a *app) policyTest() *cobra.Command {
 			"    network: false\n" +
 			"    workspace: /srv/work\n" +
 			"    allow: [Read, Bash]\n" +
+			"    time: 2026-06-01T12:00:00Z     # of the judgement; this one where none is given\n" +
+			"    session: {trace: run-1, turn: t1, placement: default}\n" +
 			"  cases:\n" +
 			"    - name: nobody deletes         # may be left out\n" +
 			"      tool: Bash\n" +
@@ -141,12 +145,19 @@ func (s *settings) try(gates actors.Gates, f *caseFile, i int) (tested, error) {
 		Mode:      either(c.Mode, d.Mode, events.ModeWrite), CanAsk: either(c.CanAsk, d.CanAsk, true),
 		Workspace: either(c.Workspace, d.Workspace, own), Allow: either(c.Allow, d.Allow, nil),
 	}
+	where := either(c.Session, d.Session, place{})
+	turn.Placement = where.Placement
+	at, err := time.Parse(time.RFC3339, either(c.Time, d.Time, caseTime))
+	if err != nil {
+		return out, exit.Misused(fmt.Errorf("%s: defaults: time: %w", f.name, err), "write it as 2026-01-31T08:00:00Z")
+	}
+	gates.Now = func() time.Time { return at }
 	gates.Network = either(c.Network, d.Network, s.network)
 	var x explained
 	if c.Operation != nil {
-		x = judged(gates, turn, c, raw)
+		x = judged(gates, turn, where, c, raw)
 	} else {
-		x = explainBy(gates, turn, c.Tool, raw)
+		x = explainBy(gates, turn, events.TurnKey{Trace: where.Trace, Turn: where.Turn}, c.Tool, raw)
 	}
 	out.Decision, out.Code, out.Reason, out.Policies = x.Decision, x.Code, x.Reason, x.Policies
 	out.Wrong = c.against(x)
@@ -155,11 +166,13 @@ func (s *settings) try(gates actors.Gates, f *caseFile, i int) (tested, error) {
 }
 
 // judged asks about a call of a tool that this program does not have.
-func judged(gates actors.Gates, turn events.TurnSubmitted, c *testCase, raw string) explained {
+func judged(gates actors.Gates, turn events.TurnSubmitted, where place, c *testCase, raw string) explained {
 	r := policy.Request{
-		Principal: turn.Principal, Tool: c.Tool, Known: true, Tier: events.Tier(c.Tier), Mode: turn.Mode, CanAsk: turn.CanAsk,
+		Principal: turn.Principal, Tool: c.Tool, Known: true, Mode: turn.Mode, CanAsk: turn.CanAsk,
 		Network: gates.Network, Workspace: turn.Workspace,
-		Op: events.Operation{Class: events.OpClass(c.Operation.Class), Paths: c.Operation.Paths, Hosts: c.Operation.Hosts},
+		Tier: policy.StricterTier(events.OpClass(c.Operation.Class), events.Tier(c.Tier)), Time: gates.Now().UTC().Truncate(time.Millisecond),
+		Session: policy.Session{Trace: where.Trace, Turn: where.Turn, Placement: cmp.Or(where.Placement, events.DefaultPlacement)},
+		Op:      events.Operation{Class: events.OpClass(c.Operation.Class), Paths: c.Operation.Paths, Hosts: c.Operation.Hosts},
 	}
 	args, err := lifecycle.Parse(raw)
 	if err != nil {

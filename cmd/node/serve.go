@@ -80,26 +80,6 @@ func (s *settings) unused() error {
 	return exit.Unusable(fmt.Errorf("%s is in use by %s", s.Data, who), "submit to that one, or stop it, or use another directory with --data")
 }
 
-// door listens for HTTP; nil where --http says none.
-func (s *settings) door() (net.Listener, error) {
-	if s.http == "none" {
-		return nil, nil
-	}
-	host, _, err := net.SplitHostPort(s.http)
-	if err != nil {
-		return nil, exit.Misused(fmt.Errorf("--http %q: want host:port", s.http), "for example 127.0.0.1:8383, or none")
-	}
-	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) && len(s.hosts) == 0 {
-		return nil, exit.Misused(fmt.Errorf("--http %s is open to the network, and there is no authentication", s.http),
-			"listen on 127.0.0.1; or, behind a proxy that authenticates, name the hosts to answer to with --http-hosts")
-	}
-	l, err := net.Listen("tcp", s.http)
-	if err != nil {
-		return nil, exit.Unusable(fmt.Errorf("HTTP: %w", err), "stop what listens there, or choose another port with --http (port 0 takes any free one)")
-	}
-	return l, nil
-}
-
 // serving is a node with its door.
 type serving struct {
 	set     *settings
@@ -107,6 +87,7 @@ type serving struct {
 	ses     *session.Session
 	node    *node
 	store   *readstore.Store // nil: there is none
+	door    *doorway         // of HTTP; nil: there is none
 	address string           // of HTTP; "" where there is none
 
 	leaving atomic.Bool        // it drains
@@ -115,8 +96,8 @@ type serving struct {
 	wg      sync.WaitGroup     // the look around
 }
 
-// startServing opens the log, starts a node and opens the door on l, which may be nil.
-func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.Logger) (*serving, error) {
+// startServing opens the log, starts a node and opens the door, which may be nil.
+func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logger) (*serving, error) {
 	if _, err := s.directory(); err != nil {
 		return nil, err // before a data directory is made
 	}
@@ -143,12 +124,15 @@ func (s *settings) startServing(ctx context.Context, l net.Listener, log *slog.L
 	out.shut = shut
 	out.wg.Go(func() { s.lookAround(own, n.desk, log) })
 	out.store = s.startStore(ctx, n, log)
-	if l != nil {
-		out.address = "http://" + l.Addr().String()
-		api := gateway.NewAPI(gateway.APIConfig{
-			Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Hosts: s.hosts, Log: log, Ready: out.ready,
+	if d != nil {
+		out.door, out.address = d, d.address()
+		api := d.into(gateway.APIConfig{
+			Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Policy: out, Log: log, Ready: out.ready,
 		})
-		go func() { out.ended <- api.Serve(own, l, s.drain) }()
+		go func() { out.ended <- api.Serve(own, d, s.drain) }()
+	}
+	if d != nil && (s.entry.auth != "" || s.entry.cert != "") {
+		out.heedDoor(own)
 	}
 	if s.policy != "" {
 		out.heed(own) // BEFORE anybody is told that the node has a policy to read anew
@@ -174,6 +158,7 @@ func (s *settings) warn(log *slog.Logger) {
 		log.Warn("the data directory is inside the workspace: tools can read and change the log; choose another one of the two",
 			"data", s.Data, "workspace", workspace)
 	}
+	s.warnDoor(log, workspace)
 	if dir := s.storeDir(); s.readStore != "" && dir != "" && inside(dir, workspace) {
 		log.Warn("the read store is inside the workspace: tools can read and change what searches find; choose another one of the two",
 			"read-store", dir, "workspace", workspace)
@@ -200,7 +185,12 @@ func (s *serving) announce() error {
 		return err
 	}
 	more["boot"], more["sync"] = s.node.boot, s.ses.Bus.Barrier().Mode()
-	s.node.judge.tell(more)
+	if err := s.node.judge.tell(more); err != nil {
+		return err
+	}
+	if s.door != nil {
+		s.door.tell(more)
+	}
 	return s.ses.Server.Announce(func(r *jetlog.Running) { r.HTTP, r.More = s.address, more })
 }
 

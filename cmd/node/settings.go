@@ -38,6 +38,10 @@ type settings struct {
 	ledger, readStore                                              string
 	logLevel, logFormat                                            string
 
+	policyTold string // what that node has told of its policy, as JSON; "" where another one is asked about
+
+	entry doorSettings
+
 	inForce  string            // version of the policy of the node that runs on --data, where that one counts
 	from     map[string]string // where a setting's value comes from
 	patience time.Duration     // see nextNode
@@ -98,7 +102,8 @@ func (s *settings) toolFlags(f *pflag.FlagSet) {
 // doorFlags say where HTTP listens, and what it answers searches from.
 func (s *settings) doorFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "127.0.0.1:8383", "where HTTP listens, `host:port`; port 0 takes any free one; none: nowhere")
-	f.StringSliceVar(&s.hosts, "http-hosts", nil, "`names` that HTTP answers to besides loopback's; needed to listen anywhere else")
+	f.StringSliceVar(&s.hosts, "http-hosts", nil, "`names` that HTTP answers to besides loopback's, and the address that it listens on")
+	s.doorAccessFlags(f)
 	s.readStoreFlag(f)
 }
 

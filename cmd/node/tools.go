@@ -157,7 +157,7 @@ func (a *app) toolList(ctx context.Context, format string) (json.RawMessage, err
 		case err != nil:
 			return nil, exit.Unusable(err, "")
 		case found && running.HTTP != "":
-			return askTools(ctx, running.HTTP, format)
+			return askTools(ctx, running, format)
 		}
 		if _, err := os.Stat(a.set.Data); err != nil {
 			return toolList(r, open, format) // no log: no circuit was ever opened
@@ -182,14 +182,15 @@ func (a *app) toolList(ctx context.Context, format string) (json.RawMessage, err
 const maxToolList = 16 << 20
 
 // askTools asks a running node for its list.
-func askTools(ctx context.Context, at, format string) (json.RawMessage, error) {
+func askTools(ctx context.Context, running jetlog.Running, format string) (json.RawMessage, error) {
+	at := running.HTTP
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/v1/tools?format="+format, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := nodehttp.Client(running).Do(req)
 	if err != nil {
 		return nil, exit.Unusable(fmt.Errorf("ask the node at %s: %w", at, err), "")
 	}

@@ -12,6 +12,7 @@ package cedar
 import (
 	"crypto/sha256"
 	_ "embed" // the schema and the default policy
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ import (
 
 // Engine names what a verdict depends on beside the texts: how a call becomes
 // questions, and the library that answers them. It changes whenever a verdict could.
-const Engine = "1 cedar-go v1.9.2"
+const Engine = "2 cedar-go v1.9.2"
 
 // File is one file of policies.
 type File struct {
@@ -42,17 +43,19 @@ type Options struct {
 
 // Set is a set of policies that was found sound. It is a policy.Authorizer.
 type Set struct {
-	version string
-	rules   []rule
-	pick    [numActions][numKinds][]int           // policies that may fit, by the kinds of their scopes
-	exact   [numActions]map[types.EntityUID][]int // those that name the one resource that they are for
-	named   map[types.EntityUID]bool              // every entity that a policy names
-	whose   bool                                  // a policy looks at the principal
-	wants   wants                                 // what has to be read out of the request
-	plain   map[facets]types.Record               // the contexts that hold nothing of the request's own
-	paths   map[bool]map[bool]types.Record        // of paths by inside and git, where nobody looks at their names
-	floor   policy.Rules                          // asked first
-	last    policy.Rules                          // asked last
+	digest string // SHA-256, in hex
+	files  []FileInfo
+	rules  []rule
+	pick   [numActions][numKinds][]int           // policies that may fit, by the kinds of their scopes
+	costs  [numActions][numKinds]cost            // of those in pick
+	exact  [numActions]map[types.EntityUID][]int // those that name the one resource that they are for
+	named  map[types.EntityUID]bool              // every entity that a policy names
+	whose  bool                                  // a policy looks at the principal
+	wants  wants                                 // what has to be read out of the request
+	plain  map[facets]types.Record               // the contexts that hold nothing of the request's own
+	paths  map[bool]map[bool]types.Record        // of paths by inside and git, where nobody looks at their names
+	floor  policy.Rules                          // asked first
+	last   policy.Rules                          // asked last
 }
 
 // rule is one policy.
@@ -67,6 +70,7 @@ type rule struct {
 	code    string
 	pointer string // JSON Pointer to the argument that decides; "" is that of the resource
 	whole   bool   // no argument decides
+	cost    cost   // with words from the start, and the rest from the index
 }
 
 // Policy is one policy as its file has it.
@@ -100,8 +104,27 @@ func Default(o Options) (*Set, error) {
 	return Load([]File{{DefaultFile, []byte(defaultText)}}, o)
 }
 
-// Version is a digest of the texts, their names, the engine, and the rules beside them.
-func (s *Set) Version() string { return s.version }
+// Version is the beginning of Digest, behind "cedar-": what verdicts and the log name.
+func (s *Set) Version() string { return "cedar-" + s.digest[:12] }
+
+// Digest is the SHA-256, in hex, of the texts, their names, the engine, and the rules
+// beside them.
+func (s *Set) Digest() string { return s.digest }
+
+// FileInfo is what is told of a file of policies.
+type FileInfo struct {
+	Name     string `json:"name"`
+	Digest   string `json:"digest"` // of its text: sha256:…
+	Bytes    int    `json:"bytes"`
+	Policies int    `json:"policies"`
+}
+
+// Files are the files of the set in the order in which they are read.
+func (s *Set) Files() []FileInfo { return slices.Clone(s.files) }
+
+// Timed says whether a policy looks at the time: the same call may then be judged
+// otherwise at another moment.
+func (s *Set) Timed() bool { return s.wants.time }
 
 // Policies are the policies in the order of their files and texts.
 func (s *Set) Policies() []Policy {
@@ -137,7 +160,7 @@ func (s *Set) Tools() []string {
 	return out
 }
 
-// digest is the version of a set.
+// digest is that of a set.
 func digest(files []File, o Options) string {
 	h := sha256.New()
 	part := func(s string) { fmt.Fprintf(h, "%d %s\n", len(s), s) }
@@ -150,7 +173,7 @@ func digest(files []File, o Options) string {
 		part(f.Name)
 		part(string(f.Text))
 	}
-	return fmt.Sprintf("cedar-%x", h.Sum(nil)[:6])
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // sorted are the files in the order of their names.

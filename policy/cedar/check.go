@@ -27,6 +27,7 @@ type known struct {
 	validator *validate.Validator
 	attrs     map[string][]string // by variable: every attribute that it can have
 	members   map[types.EntityType][]string
+	parts     map[string][]string // of the context: the records in it, with their attributes
 }
 
 // theSchema is made once: it never changes.
@@ -40,10 +41,18 @@ var theSchema = sync.OnceValue(func() *known {
 	if err != nil {
 		panic("cedar: the schema of the package does not resolve: " + err.Error())
 	}
-	k := &known{schema: r, validator: validate.New(r), attrs: map[string][]string{}, members: map[types.EntityType][]string{}}
+	k := &known{schema: r, validator: validate.New(r), attrs: map[string][]string{}, members: map[types.EntityType][]string{}, parts: map[string][]string{}}
 	for uid, a := range r.Actions {
 		k.members[uid.Type] = append(k.members[uid.Type], string(uid.ID))
 		k.add("context", a.AppliesTo.Context)
+		for name, t := range a.AppliesTo.Context {
+			if r, ok := t.Type.(resolved.RecordType); ok && k.parts[string(name)] == nil {
+				for attr := range r {
+					k.parts[string(name)] = append(k.parts[string(name)], string(attr))
+				}
+				slices.Sort(k.parts[string(name)])
+			}
+		}
 		for _, t := range a.AppliesTo.Principals {
 			k.add("principal", r.Entities[t].Shape)
 		}
@@ -180,7 +189,7 @@ func (k *known) types() []string {
 func (k *known) question(n ast.IsNode) (complaint, bool) {
 	switch n := n.(type) {
 	case ast.NodeTypeAccess:
-		if !isVariable(n.Arg) {
+		if !isVariable(n.Arg) && partOf(n.Arg) == "" {
 			return complaint{string(n.Value), fmt.Sprintf("%s is asked of what has no attributes: only principal, resource and context have some", shown(string(n.Value)))}, true
 		}
 	case ast.NodeTypeHas:
@@ -197,6 +206,19 @@ func (k *known) question(n ast.IsNode) (complaint, bool) {
 
 const onlyArguments = "only context.args and context.numbers have tags"
 
+// partOf is the name of the record in the context that a node is, "" if it is none.
+func partOf(n ast.IsNode) string {
+	a, ok := n.(ast.NodeTypeAccess)
+	if !ok {
+		return ""
+	}
+	v, ok := a.Arg.(ast.NodeTypeVariable)
+	if ok && v.Name == "context" && theSchema().parts[string(a.Value)] != nil {
+		return string(a.Value)
+	}
+	return ""
+}
+
 func isVariable(n ast.IsNode) bool {
 	_, ok := n.(ast.NodeTypeVariable)
 	return ok
@@ -211,6 +233,9 @@ func isArguments(n ast.IsNode) bool {
 // a question for another one would make a policy say nothing, without a word.
 func (k *known) never(has ast.NodeTypeHas) string {
 	v, ok := has.Arg.(ast.NodeTypeVariable)
+	if part := partOf(has.Arg); part != "" && slices.Contains(k.parts[part], string(has.Value)) {
+		return ""
+	}
 	if !ok {
 		return fmt.Sprintf("this never has %s: only principal, resource and context have attributes; an argument of the call is asked for by context.args.hasTag(\"/order\")", shown(string(has.Value)))
 	}

@@ -23,6 +23,7 @@ const (
 	typeText    types.EntityType = "Text"
 	typeNumbers types.EntityType = "Numbers"
 	typeAction  types.EntityType = "Action"
+	typeClass   types.EntityType = "Class"
 )
 
 // Actions by their place; the last one stands for a class that is not known, which the
@@ -62,7 +63,10 @@ const (
 var kinds = [numKinds]types.EntityType{typeTool, typePath, typeHost, typeShell}
 
 // wants is what policies look at that has to be read out of a request.
-type wants struct{ args, numbers, workspace, names bool }
+type wants struct{ args, numbers, workspace, names, class, session, time bool }
+
+// own says whether policies look at what the context has of a request's own.
+func (w wants) own() bool { return w.workspace || w.class || w.session || w.time }
 
 // index sorts the policies by what they may fit, and notes what they look at: a policy
 // that cannot fit a question by its scope says nothing of it, so that leaving it out
@@ -80,6 +84,7 @@ func (s *Set) index() {
 			s.whose = true
 		}
 		s.look(tree)
+		r.cost = costOf(tree, r.cost.words)
 		kind, only := resourcesOf(tree.Resource)
 		if len(kind) == 1 && kind[0] == kindShell { // what a line does is told in the order of the line
 			if shellPlace < 0 {
@@ -97,6 +102,7 @@ func (s *Set) index() {
 			}
 			for _, k := range kind {
 				s.pick[a][k] = append(s.pick[a][k], i)
+				s.costs[a][k] = s.costs[a][k].plus(r.cost)
 			}
 		}
 	}
@@ -158,12 +164,15 @@ func (s *Set) look(tree *ast.Policy) {
 					s.wants.args = s.wants.args || n.Value == "args"
 					s.wants.numbers = s.wants.numbers || n.Value == "numbers"
 					s.wants.workspace = s.wants.workspace || n.Value == "workspace"
+					s.wants.class = s.wants.class || n.Value == "classification"
+					s.wants.session = s.wants.session || n.Value == "session"
+					s.wants.time = s.wants.time || n.Value == "time" || n.Value == "weekday"
 					return false
 				}
 			case ast.NodeTypeVariable:
 				switch n.Name {
 				case "context": // all of it
-					s.wants = wants{args: true, numbers: true, workspace: true, names: s.wants.names}
+					s.wants = wants{args: true, numbers: true, workspace: true, names: s.wants.names, class: true, session: true, time: true}
 				case "principal":
 					s.whose = true
 				}

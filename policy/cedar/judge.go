@@ -13,10 +13,18 @@ import (
 	"github.com/sluice-run/sluice/policy"
 )
 
-// Authorize judges the operation of a call. It never panics. A policy that cannot be
-// evaluated denies.
+// Authorize judges the operation of a call, in each of its Readings. It never panics. A
+// policy that cannot be evaluated denies.
 func (s *Set) Authorize(r policy.Request) policy.Verdict {
-	t := tally{set: s, req: r, verdict: policy.Verdict{Gate: policy.GateAuthorize, Version: s.version}}
+	v := policy.Strictest(policy.Readings(r), s.authorize)
+	if s.wants.time {
+		v.Judged = r.Time
+	}
+	return v
+}
+
+func (s *Set) authorize(r policy.Request) policy.Verdict {
+	t := tally{set: s, req: r, verdict: policy.Verdict{Gate: policy.GateAuthorize, Version: s.Version()}}
 	t.rows(s.floor, -1)
 	t.ask()
 	t.rows(s.last, len(s.rules))
@@ -75,7 +83,11 @@ func (t *tally) ask() {
 	s := t.set
 	t.facts = policy.Look(t.req)
 	t.things = s.resources(t.req, t.facts)
-	w := world{set: s, facts: &t.facts, chain: chainOf(t.req.Principal)}
+	w := world{set: s, facts: &t.facts}
+	var all bool
+	if w.chain, all = s.chainOf(t.req.Principal); !all {
+		t.add(tooMany, "", -1)
+	}
 	if s.wants.args || s.wants.numbers {
 		var whole bool
 		if w.args, whole = argumentsOf(t.req.Args); !whole {
@@ -84,12 +96,19 @@ func (t *tally) ask() {
 	}
 	f := facetsOf(t.req, t.facts)
 	context, ok := s.plain[f]
-	if s.wants.workspace || !ok {
-		context = f.record(t.req.Workspace)
+	if s.wants.own() || !ok {
+		context = f.record(ownOf(t.req, &t.facts))
+	}
+	if s.wants.time && t.req.Time.IsZero() {
+		t.add(timeless, "default.time", -1)
 	}
 	who := w.chain
 	if !s.whose {
 		who = who[:1] // nobody asks who it is: the others would hear the same
+	}
+	if !t.affordable(len(who)) {
+		t.add(tooMuch, "", -1)
+		who = nil
 	}
 	for _, p := range who {
 		for i := range t.things {
@@ -114,6 +133,18 @@ func (t *tally) ask() {
 var unseen = policy.Finding{
 	Decision: policy.Deny, Code: events.TooLarge,
 	Reason: "The arguments have more values or deeper ones than the policy can look at; split the call into several.",
+}
+
+// tooMany denies a call of somebody who acts for more than are looked at.
+var tooMany = policy.Finding{
+	Decision: policy.Deny, Code: events.InvalidParam, Policies: []string{"default.limit"},
+	Reason: "The agent acts for more others than the policy can look at; submit the turn for fewer.",
+}
+
+// timeless denies a call of which nobody has said when it is judged, where that counts.
+var timeless = policy.Finding{
+	Decision: policy.Deny,
+	Reason:   "The policy looks at the time, and it is not known when this call is judged; tell the operator.",
 }
 
 // question puts one of them.
@@ -206,7 +237,8 @@ const defaultDeny = "default.deny"
 // without is the reason of a deny that no policy gave.
 func (t *tally) without(l lack) string {
 	thing := t.things[l.nth]
-	own := l.who == chainOf(t.req.Principal)[0]
+	chain, _ := t.set.chainOf(t.req.Principal)
+	own := l.who == chain[0]
 	switch {
 	case !own:
 		return "No policy permits this to " + shown(string(l.who.ID)) + ", for whom the agent acts; go on without it."

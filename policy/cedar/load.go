@@ -1,6 +1,7 @@
 package cedar
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"regexp"
@@ -65,9 +66,24 @@ func Load(files []File, o Options) (*Set, error) {
 	if len(l.faults) > 0 {
 		return nil, l.err()
 	}
-	s := &Set{version: digest(files, o), rules: l.rules, floor: policyFloor(), last: o.Rules}
+	s := &Set{digest: digest(files, o), files: l.infos(files), rules: l.rules, floor: policyFloor(), last: o.Rules}
 	s.index()
 	return s, nil
+}
+
+// infos are what is told of files that were read.
+func (l *loader) infos(files []File) []FileInfo {
+	var out []FileInfo
+	for _, f := range files {
+		i := FileInfo{Name: f.Name, Digest: fmt.Sprintf("sha256:%x", sha256.Sum256(f.Text)), Bytes: len(f.Text)}
+		for _, r := range l.rules {
+			if r.File == f.Name {
+				i.Policies++
+			}
+		}
+		out = append(out, i)
+	}
+	return out
 }
 
 func nameOf(files []File) string {

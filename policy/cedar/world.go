@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -33,7 +34,7 @@ func contexts() map[facets]types.Record {
 					for _, line := range yesno {
 						for _, named := range yesno {
 							f := facets{reads, canAsk, network, line, named, t}
-							out[f] = f.record("")
+							out[f] = f.record(own{})
 						}
 					}
 				}
@@ -50,8 +51,20 @@ var (
 	allNumber = types.EntityUID{Type: typeNumbers, ID: "args"}
 )
 
+// own is what the context has of a request alone.
+type own struct {
+	workspace string
+	class     classification
+	session   policy.Session
+	time      time.Time
+}
+
+func ownOf(r policy.Request, f *policy.Facts) own {
+	return own{r.Workspace, classify(r, f), r.Session, r.Time.UTC()}
+}
+
 // record is the context of a request.
-func (f facets) record(workspace string) types.Record {
+func (f facets) record(o own) types.Record {
 	mode := modeWrite
 	if f.reads {
 		mode = modeRead
@@ -63,9 +76,16 @@ func (f facets) record(workspace string) types.Record {
 		"network":   types.Boolean(f.network),
 		"line":      types.Boolean(f.line),
 		"named":     types.Boolean(f.named),
-		"workspace": types.String(workspace),
+		"workspace": types.String(o.workspace),
 		"args":      allText,
 		"numbers":   allNumber,
+
+		"classification": o.class.record(),
+		"session": types.NewRecord(types.RecordMap{
+			"trace": types.String(o.session.Trace), "turn": types.String(o.session.Turn), "placement": types.String(o.session.Placement),
+		}),
+		"time":    types.NewDatetime(o.time),
+		"weekday": types.Long((o.time.Weekday()+6)%7 + 1),
 	})
 }
 
@@ -254,8 +274,13 @@ func whole64(n string) types.Long {
 	return 1
 }
 
-// chainOf is who acts, and each of those it acts for.
-func chainOf(p events.Principal) []types.EntityUID {
+// maxChain is how many principals a call may be judged for: who acts, and the others.
+const maxChain = 64
+
+// chainOf is who acts, and each of those it acts for. A parent comes as a name alone, and
+// names are unique: it is a person or a service if policies name it as one, and else an
+// agent. whole is false where there are more than maxChain.
+func (s *Set) chainOf(p events.Principal) (chain []types.EntityUID, whole bool) {
 	t := typeAgent
 	switch p.Kind {
 	case "person":
@@ -264,10 +289,25 @@ func chainOf(p events.Principal) []types.EntityUID {
 		t = typeService
 	}
 	out := []types.EntityUID{{Type: t, ID: types.String(p.ID)}}
-	for _, id := range p.Parents {
-		if uid := (types.EntityUID{Type: typeAgent, ID: types.String(id)}); !slices.Contains(out, uid) {
+	add := func(uid types.EntityUID) {
+		if !slices.Contains(out, uid) {
 			out = append(out, uid)
 		}
 	}
-	return out
+	for _, id := range p.Parents {
+		if len(out) > maxChain {
+			return out[:maxChain], false
+		}
+		known := false
+		for _, t := range []types.EntityType{typeAgent, typePerson, typeService} {
+			if uid := (types.EntityUID{Type: t, ID: types.String(id)}); s.named[uid] {
+				add(uid)
+				known = true
+			}
+		}
+		if !known {
+			add(types.EntityUID{Type: typeAgent, ID: types.String(id)})
+		}
+	}
+	return out, len(out) <= maxChain
 }

@@ -35,6 +35,7 @@ func Edit() (tools.Tool, error) {
 		return fmt.Sprintf("Edit %s\n%s%s", tools.Visible(in.Path), prefixed("- ", in.OldString), prefixed("+ ", in.NewString))
 	}
 	spec.Probe = probeEdit
+	spec.Preview = previewing(previewEdit)
 	return tools.Typed(spec, edit)
 }
 

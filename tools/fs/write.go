@@ -34,6 +34,7 @@ func Write() (tools.Tool, error) {
 		return fmt.Sprintf("Write %s, %d bytes\n%s", tools.Visible(in.Path), len(in.Text), prefixed("+ ", in.Text))
 	}
 	spec.Probe = probeWrite
+	spec.Preview = previewing(previewWrite)
 	return tools.Typed(spec, write)
 }
 

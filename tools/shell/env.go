@@ -15,11 +15,14 @@ const Marker = "SLUICE_ATTEMPT"
 // defaultPath is for a node that was started without a PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// path is the PATH of commands.
+func (c Config) path() string { return cmp.Or(c.Path, os.Getenv("PATH"), defaultPath) }
+
 // environment is all that a command sees of the node: nothing is inherited but
 // what the configuration names, so that no secret of the node leaks.
 func environment(c Config, in tools.Invocation, marker string, reads bool) []string {
 	vars := map[string]string{
-		"PATH":                cmp.Or(c.Path, os.Getenv("PATH"), defaultPath),
+		"PATH":                c.path(),
 		"HOME":                cmp.Or(c.Home, in.Workspace),
 		"LANG":                "C.UTF-8",
 		"TERM":                "dumb",

@@ -1,10 +1,15 @@
 package shell
 
 import (
+	"context"
+	"flag"
+	"fmt"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
 // TestMain checks for goroutines that are left, and is the little program that
@@ -18,5 +23,34 @@ func TestMain(m *testing.M) {
 		daemon()
 		return
 	}
+	flag.Parse()
+	if err := contain(*inSandbox); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	goleak.VerifyTestMain(m)
+}
+
+var inSandbox = flag.String("sandbox", "off", "what contains the commands of all tests: off, landlock or all that the machine has")
+
+// contained is what contains the commands of tests that say nothing of it.
+var contained sandbox.Use
+
+// contain sets contained.
+func contain(what string) error {
+	m, err := sandbox.Look(context.Background())
+	if err != nil {
+		return err
+	}
+	switch what {
+	case "off":
+		return nil
+	case "landlock":
+		m.Use.Namespaces = false
+	case "all":
+	default:
+		return fmt.Errorf("-sandbox %q: want off, landlock or all", what)
+	}
+	contained = m.Use
+	return nil
 }

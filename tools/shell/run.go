@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/sandbox"
 	"github.com/sluice-run/sluice/tools/shell/family"
 )
 
@@ -71,9 +73,10 @@ func start(ctx context.Context, c Config, in tools.Invocation, line string, read
 	}
 	defer w.Close()
 	marker := fmt.Sprintf("%s/%d/%s", in.Call, in.Attempt, rand.Text())
+	env := environment(c, in, marker, reads)
 	f, err := family.Start(ctx, family.Launch{
 		Path: bash, Args: []string{bash, "--noprofile", "--norc", "-c", line}, Dir: in.Workspace,
-		Env: environment(c, in, marker, reads), Mark: Marker + "=" + marker, Limit: limit, Grace: c.Kill,
+		Env: env, Mark: Marker + "=" + marker, Limit: limit, Grace: c.Kill, Contain: c.contain(in, bash, reads),
 	}, w, stdout)
 	if err != nil {
 		stdout.Close()
@@ -82,6 +85,15 @@ func start(ctx context.Context, c Config, in tools.Invocation, line string, read
 	j := &job{c: c, family: f, stdout: stdout, out: tools.NewCapture(c.Output, tools.KeepBoth)}
 	go stdout.Read(j.take(in.Progress)) // joined by finish
 	return j, nil
+}
+
+// contain is what one command may do: a reading one has the workspace to read, and no
+// network.
+func (c Config) contain(in tools.Invocation, bash string, reads bool) sandbox.Policy {
+	p := c.Sandbox
+	p.Workspace, p.Write, p.Network = in.Workspace, !reads, in.Network && !reads
+	p.Path = c.path() + string(os.PathListSeparator) + filepath.Dir(bash)
+	return p
 }
 
 // locate is the path of bash.

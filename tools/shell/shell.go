@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/sandbox"
 	"github.com/sluice-run/sluice/tools/shell/family"
 )
 
@@ -38,6 +39,11 @@ type Config struct {
 	Sweep  time.Duration     // how long SIGKILL is repeated before a process counts as unstoppable; 0 means 2 s
 	Linger time.Duration     // how long output may still come once bash has ended and something holds the pipe; 0 means 50 ms
 	Output int               // bytes of output kept, half from each end; 0 means tools.DefaultOutput
+
+	// Sandbox is what commands may do beside their workspace, and what the machine has to
+	// hold them to it. Workspace, Write, Network and Path are set for each call. Its zero
+	// value contains nothing.
+	Sandbox sandbox.Policy
 }
 
 func (c Config) withDefaults() Config {
@@ -78,16 +84,26 @@ func New(c Config) (tools.Tool, error) {
 		Operation:   operation,
 		Operands:    func(args json.RawMessage) []string { return operands(command(args)) },
 		Asks:        asks,
+		Containment: func(args json.RawMessage, network bool) string {
+			return c.containment(classify(command(args)).Reads, network)
+		},
 	}, func(ctx context.Context, in tools.Invocation, args Args) (events.Result, error) {
 		return run(ctx, in, args, c)
 	})
 }
 
-// Containment says in words what keeps a command in: "process-tree" on Linux,
-// where nothing that descends from it is lost sight of; "process-group" on other
-// Unix systems, where what leaves the group is noticed only by the pipes that it
-// holds; "process" elsewhere. It is no sandbox.
+// Containment says in words what is known of a command's processes, whatever sandbox
+// is around them: "process-tree" on Linux, where nothing that descends from it is lost
+// sight of; "process-group" on other Unix systems, where what leaves the group is
+// noticed only by the pipes that it holds; "process" elsewhere.
 func Containment() string { return family.Containment }
+
+// containment is all that contains a command, in words.
+func (c Config) containment(reads, network bool) string {
+	p := c.Sandbox
+	p.Network = network && !reads
+	return strings.Join(append([]string{Containment()}, p.Words()...), ",")
+}
 
 // command is the command line of args, or "" where there is none.
 func command(args json.RawMessage) string {

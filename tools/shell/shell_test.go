@@ -43,6 +43,9 @@ func bash(t testing.TB, line string) tools.Report {
 
 func runIn(ctx context.Context, t testing.TB, c Config, workspace string, a Args) tools.Report {
 	t.Helper()
+	if !c.Sandbox.Use.Any() {
+		c.Sandbox.Use = contained
+	}
 	in := tools.Invocation{
 		Call: events.CallKey{Trace: "t", Turn: "u"}, Attempt: 1, Tool: Name, Args: argsOf(t, a), Workspace: workspace,
 	}

@@ -7,9 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"code.dny.dev/ssrf"
-
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -86,51 +85,26 @@ func defaultPort(u *url.URL) string {
 // the same port or the change from http to https.
 func sameHost(a, b *url.URL) bool { return hostPort(a) == hostPort(b) }
 
-// Names that never mean a public host.
-var (
-	privateNames    = []string{"localhost", "metadata", "ip6-localhost", "ip6-loopback"}
-	privateSuffixes = []string{".localhost", ".local", ".localdomain", ".internal", ".intranet", ".lan", ".home.arpa", ".onion"}
-)
-
-// checkHost refuses what can be refused without asking anybody. What a name
-// resolves to is looked at when it is dialled.
-func checkHost(g *ssrf.Guardian, u *url.URL, loopback bool) *tools.Error {
-	host := u.Hostname()
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if g.SafeAddr(ip.Unmap()) != nil {
-			return denied("%s is not a public address: only public hosts are fetched", host)
-		}
+// checkHost refuses what can be refused without asking anybody, by the rules of the
+// policy, whatever the policy in force is. What a name resolves to is looked at when
+// it is dialled.
+func (f *fetcher) checkHost(u *url.URL, raw string) *tools.Error {
+	if f.cfg.Loopback && loopback(u.Hostname()) {
 		return nil
 	}
-	if numeric(host) {
-		return denied("%s is an address in an odd form: write it as four numbers, or use a name", host)
+	var err error
+	if f.cfg.Ports == nil && !f.cfg.Loopback {
+		_, err = policy.CheckURL(raw)
+	} else {
+		err = policy.CheckHost(u.Hostname()) // the dialer looks at the port
 	}
-	if loopback && host == "localhost" {
-		return nil
-	}
-	for _, n := range privateNames {
-		if host == n {
-			return denied("%s is not a public host: only public hosts are fetched", host)
-		}
-	}
-	for _, s := range privateSuffixes {
-		if strings.HasSuffix(host, s) {
-			return denied("%s is not a public host: only public hosts are fetched", host)
-		}
+	if err != nil {
+		return denied("%s", strings.TrimPrefix(err.Error(), policy.ErrHost.Error()+": "))
 	}
 	return nil
 }
 
-// numeric says whether programs may read the host as an address although it is
-// not written as one, as inet_aton does: its last part is a number.
-func numeric(host string) bool {
-	last := host[strings.LastIndexByte(host, '.')+1:]
-	if last == "" {
-		return true
-	}
-	if strings.Trim(last, "0123456789") == "" {
-		return true
-	}
-	hex, ok := strings.CutPrefix(last, "0x")
-	return ok && strings.Trim(hex, "0123456789abcdef") == ""
+func loopback(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && a.IsLoopback()
 }

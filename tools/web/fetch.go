@@ -23,35 +23,46 @@ import (
 // fetcher is Fetch at work. Connections are not kept: each one is dialled, and
 // looked at, for one request.
 type fetcher struct {
-	cfg    Config
-	guard  *ssrf.Guardian
-	client *http.Client
+	cfg       Config
+	dialer    *dialer
+	transport *http.Transport
 }
 
 func newFetcher(c Config) *fetcher {
-	f := &fetcher{cfg: c, guard: c.guard()}
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: f.guard.Safe}
-	f.client = &http.Client{
-		CheckRedirect: f.redirect,
-		Transport: &http.Transport{
-			Proxy:       nil, // an environment variable must not choose who is asked
-			DialContext: dialer.DialContext, DisableKeepAlives: true,
-			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, MaxResponseHeaderBytes: 64 << 10,
-		},
-	}
-	return f
+	d := newDialer(c)
+	return &fetcher{cfg: c, dialer: d, transport: d.transport()}
 }
 
-// redirect judges where a redirect leads before anybody is asked.
-func (f *fetcher) redirect(req *http.Request, via []*http.Request) error {
+// client follows redirects for one call.
+func (f *fetcher) client(in tools.Invocation) *http.Client {
+	return &http.Client{
+		Transport: f.transport,
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			req.Header.Del("Referer") // what was asked for is nobody else's business
+			return f.redirect(in, req.URL, via)
+		},
+	}
+}
+
+// redirect judges where a redirect leads before anybody is asked. One that leads to
+// another host is followed only where the policy, asked again, allows that host; one
+// from https to http never is.
+func (f *fetcher) redirect(in tools.Invocation, to *url.URL, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return denied("more than %d redirects: ask for the last address itself", maxRedirects)
 	}
-	if _, bad := f.check(req.URL.String()); bad != nil {
+	u, bad := f.check(to.String())
+	if bad != nil {
 		bad.Message = "a redirect was not followed: " + bad.Message
 		return bad
 	}
-	if !f.cfg.AnyHost && !sameHost(via[0].URL, req.URL) {
+	from := via[len(via)-1].URL
+	switch {
+	case from.Scheme == "https" && to.Scheme == "http":
+		return http.ErrUseLastResponse
+	case sameHost(via[0].URL, to) && sameHost(from, to):
+		return nil
+	case in.May == nil || in.May(events.Operation{Class: events.OpNetwork, Hosts: []string{hostPort(u)}}) != nil:
 		return http.ErrUseLastResponse
 	}
 	return nil
@@ -60,13 +71,16 @@ func (f *fetcher) redirect(req *http.Request, via []*http.Request) error {
 func (f *fetcher) check(raw string) (*url.URL, *tools.Error) {
 	u, bad := parseURL(raw)
 	if bad == nil {
-		bad = checkHost(f.guard, u, f.cfg.Loopback)
+		bad = f.checkHost(u, raw)
 	}
 	return u, bad
 }
 
-func (f *fetcher) fetch(ctx context.Context, in fetchIn) (events.Result, error) {
-	u, bad := f.check(in.URL)
+func (f *fetcher) fetch(ctx context.Context, in tools.Invocation, args fetchIn) (events.Result, error) {
+	if !in.Network {
+		return events.Result{}, denied("the operator has not allowed the network: go on with what is in the workspace")
+	}
+	u, bad := f.check(args.URL)
 	if bad != nil {
 		return events.Result{}, bad
 	}
@@ -78,7 +92,7 @@ func (f *fetcher) fetch(ctx context.Context, in fetchIn) (events.Result, error) 
 	}
 	req.Header.Set("User-Agent", cmp.Or(f.cfg.Agent, "sluice"))
 	req.Header.Set("Accept", "text/html, text/plain, application/json, */*;q=0.5")
-	res, err := f.client.Do(req)
+	res, err := f.client(in).Do(req)
 	if err != nil {
 		if res != nil {
 			_ = res.Body.Close() // a redirect that was refused
@@ -90,7 +104,7 @@ func (f *fetcher) fetch(ctx context.Context, in fetchIn) (events.Result, error) 
 	if err != nil {
 		return events.Result{}, f.failure(ctx, u, err)
 	}
-	return f.answer(res, page{body: body, cut: cut}, in)
+	return f.answer(res, page{body: body, cut: cut}, args)
 }
 
 // read reads a body up to the bound, and says whether there was more.
@@ -104,7 +118,7 @@ func (f *fetcher) read(r io.Reader) (body []byte, cut bool, err error) {
 
 // answer makes a result of what the server said.
 func (f *fetcher) answer(res *http.Response, p page, in fetchIn) (events.Result, error) {
-	p.media, p.url = res.Header.Get("Content-Type"), res.Request.URL
+	p.media, p.url = short(res.Header.Get("Content-Type"), maxMedia), res.Request.URL
 	switch code := res.StatusCode; {
 	case code >= 300 && code < 400 && res.Header.Get("Location") != "":
 		return f.elsewhere(res)
@@ -121,7 +135,7 @@ func (f *fetcher) answer(res *http.Response, p page, in fetchIn) (events.Result,
 		e.Path = "/offset"
 		return events.Result{}, e
 	}
-	head := fmt.Sprintf("%s, %s, %d bytes, %s\n\n", res.Status, p.media, len(p.body), p.url)
+	head := fmt.Sprintf("%s, %s, %d bytes, %s\n\n", status(res), p.media, len(p.body), p.url)
 	shown, left := window(text, in.Offset, maxText-len(head)-300)
 	r := events.Result{Status: events.Success, Stats: events.Stats{Bytes: int64(len(p.body))}, Data: describe(res, p)}
 	r.Text.Text = head + cmp.Or(shown, "[empty]")
@@ -140,12 +154,16 @@ func (f *fetcher) answer(res *http.Response, p page, in fetchIn) (events.Result,
 func (f *fetcher) elsewhere(res *http.Response) (events.Result, error) {
 	to, err := res.Location()
 	if err != nil {
-		return events.Result{}, refusal(events.ExecutionError, events.ClassTool, "the server answered %s with an address that cannot be read", res.Status)
+		return events.Result{}, refusal(events.ExecutionError, events.ClassTool, "the server answered %s with an address that cannot be read", status(res))
+	}
+	where := "another host"
+	if res.Request.URL.Scheme == "https" && to.Scheme == "http" {
+		where = "an address that is not encrypted"
 	}
 	return events.Result{
 		Status: events.Partial,
-		Text: events.Body{Text: fmt.Sprintf("%s: this address leads to another host, %s\nIt was not followed. To read it, call %s with that address.",
-			res.Status, to, FetchName)},
+		Text: events.Body{Text: fmt.Sprintf("%s: this address leads to %s, %s\nIt was not followed. To read it, call %s with that address.",
+			status(res), where, short(to.String(), maxURL), FetchName)},
 		Data: describe(res, page{url: res.Request.URL}),
 	}, nil
 }
@@ -161,7 +179,7 @@ func refused(res *http.Response, p page) *tools.Error {
 	case s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s >= 500:
 		class, advice = events.ClassUnavailable, "try again later"
 	}
-	e := refusal(code, class, "the server answered %s: %s", res.Status, advice)
+	e := refusal(code, class, "the server answered %s: %s", status(res), advice)
 	if class == events.ClassUnavailable {
 		e.After = retryAfter(res.Header.Get("Retry-After"), time.Now())
 	}
@@ -211,7 +229,23 @@ func (f *fetcher) failure(ctx context.Context, u *url.URL, err error) error {
 	if strings.HasPrefix(err.Error(), "tls: failed to verify") || strings.HasPrefix(err.Error(), "x509:") {
 		class = events.ClassTool // another try meets the same certificate
 	}
-	return refusal(events.ExecutionError, class, "%s could not be read: %v", host, err)
+	return refusal(events.ExecutionError, class, "%s could not be read: %s", host, short(err.Error(), 300))
+}
+
+// status is the answer's code in our words: a server may write anything behind it.
+func status(res *http.Response) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))
+}
+
+// maxMedia is how much of a Content-Type is told, in bytes.
+const maxMedia = 200
+
+// short is what a server said, made harmless to show, and cut to n bytes or a little more.
+func short(s string, n int) string {
+	if len(s) > n {
+		s = strings.ToValidUTF8(s[:n], "") + "…"
+	}
+	return tools.Visible(s)
 }
 
 // describe is the machine-readable half of a result.
@@ -222,7 +256,7 @@ func describe(res *http.Response, p page) json.RawMessage {
 		Media  string `json:"media_type,omitempty"`
 		Bytes  int    `json:"bytes"`
 		Moved  string `json:"location,omitempty"`
-	}{p.url.String(), res.StatusCode, p.media, len(p.body), res.Header.Get("Location")})
+	}{p.url.String(), res.StatusCode, p.media, len(p.body), short(res.Header.Get("Location"), maxURL)})
 	if err != nil {
 		panic(err) // strings and integers alone
 	}

@@ -15,6 +15,9 @@ func plainText(page string, base *url.URL) string {
 	p := plainer{base: base}
 	z := html.NewTokenizer(strings.NewReader(page))
 	for {
+		if p.out.Len() > maxPlain {
+			return strings.TrimSpace(p.out.String()) + "\n[the page is longer as text than is made of it]"
+		}
 		switch z.Next() {
 		case html.ErrorToken:
 			return strings.TrimSpace(p.out.String())
@@ -29,6 +32,10 @@ func plainText(page string, base *url.URL) string {
 		}
 	}
 }
+
+// maxPlain is how much text is made of a page, in bytes: a page of short links grows by
+// the address that each of them is relative to.
+const maxPlain = 8 << 20
 
 type plainer struct {
 	base   *url.URL

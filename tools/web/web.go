@@ -27,17 +27,13 @@ const (
 )
 
 // Config says what Fetch may do. The zero Config is safe: public addresses,
-// ports 80 and 443, redirects within one host.
+// the port of the scheme, and redirects to other hosts only where the policy allows them.
 type Config struct {
 	Ports    []uint16      // that may be dialled; nil means 80 and 443
 	Body     int64         // most bytes read of an answer, decompressed; 0 means 5 MiB
 	Timeout  time.Duration // of a whole fetch, redirects included; 0 means 30 s
 	Agent    string        // User-Agent; "" means sluice
 	Loopback bool          // dangerous: also this machine, on any port. For tests
-	// AnyHost follows redirects to other hosts. Dangerous where a policy judges
-	// by host: it has not seen that one. Otherwise the model is told where the
-	// redirect leads, and may ask for it.
-	AnyHost bool
 }
 
 func (c Config) body() int64 { return cmp.Or(max(c.Body, 0), 5<<20) }
@@ -69,12 +65,12 @@ func Fetch(c Config) (tools.Tool, error) {
 	return tools.Typed(tools.Spec{
 		Name: FetchName,
 		Description: "Reads a web page or another text by its address (GET, no cookies, no credentials). HTML becomes plain text unless raw is set. " +
-			"Private addresses are refused, and a redirect to another host is told, not followed.",
+			"Private addresses are refused. A redirect to another host is followed where the policy allows that host, else it is told.",
 		Tier:      events.Readonly,
 		Limits:    tools.Limits{Wall: c.timeout() + 5*time.Second, Lines: maxText, Text: maxText},
 		Operation: operation,
-	}, func(ctx context.Context, _ tools.Invocation, in fetchIn) (events.Result, error) {
-		return f.fetch(ctx, in)
+	}, func(ctx context.Context, in tools.Invocation, args fetchIn) (events.Result, error) {
+		return f.fetch(ctx, in, args)
 	})
 }
 

@@ -48,7 +48,7 @@ func run(t testing.TB, tool tools.Tool, ctx context.Context, args any) (events.R
 	if vs := tools.Validate(tool, raw); vs != nil {
 		t.Fatal(vs)
 	}
-	return tool.Run(ctx, tools.Invocation{Args: raw})
+	return tool.Run(ctx, tools.Invocation{Args: raw, Network: true})
 }
 
 type m = map[string]any
@@ -97,7 +97,7 @@ func TestAddressesAreLookedAtWhenDialled(t *testing.T) {
 	defer srv.Close()
 	f := newFetcher(Config{})
 	for _, at := range []string{srv.URL, strings.Replace(srv.URL, "127.0.0.1", "localhost", 1)} {
-		res, err := f.client.Get(at) // past the look at the name, as a resolver that changes its mind would be
+		res, err := f.client(tools.Invocation{}).Get(at) // past the look at the name, as a resolver that changes its mind would be
 		if err == nil {
 			res.Body.Close()
 			t.Errorf("%s was dialled", at)
@@ -267,10 +267,6 @@ func TestRedirects(t *testing.T) {
 	r, err := run(t, tool, t.Context(), m{"url": base + "/leads?to=" + other})
 	if err != nil || r.Status != events.Partial || !strings.Contains(r.Text.Text, other) || !strings.Contains(r.Text.Text, "not followed") || !strings.Contains(string(r.Data), `"location"`) {
 		t.Errorf("another host: %q, %v", r.Text.Text, err)
-	}
-	r, err = run(t, fetchTool(t, Config{Loopback: true, AnyHost: true}), t.Context(), m{"url": base + "/leads?to=" + other})
-	if err != nil || !strings.HasSuffix(r.Text.Text, "other") {
-		t.Errorf("another host, allowed: %q, %v", r.Text.Text, err)
 	}
 }
 

@@ -28,6 +28,13 @@ type Cluster struct {
 // StartCluster starts a cluster and waits until it can make streams.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
+	return StartClusterWith(t, server.Options{})
+}
+
+// StartClusterWith starts a cluster of servers with users, and waits until it can
+// make streams. Of the options only Users and Nkeys count.
+func StartClusterWith(t testing.TB, o server.Options) *Cluster {
+	t.Helper()
 	places, err := ports.Free(clusterSize)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +46,7 @@ func StartCluster(t testing.TB) *Cluster {
 	c := &Cluster{t: t}
 	for i, port := range places {
 		c.Nodes = append(c.Nodes, StartWith(t, server.Options{
-			ServerName: fmt.Sprintf("n%d", i), JetStream: true, StoreDir: t.TempDir(),
+			ServerName: fmt.Sprintf("n%d", i), JetStream: true, StoreDir: t.TempDir(), Users: o.Users, Nkeys: o.Nkeys,
 			Cluster: server.ClusterOpts{Name: "jettest", Host: "127.0.0.1", Port: port},
 			Routes:  parseAll(t, routes),
 		}))

@@ -3,13 +3,16 @@
 package policyfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sluice-run/sluice/actors"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
@@ -45,9 +48,39 @@ func Load(path string) (*cedar.Set, error) {
 	return set, nil
 }
 
-// Read reads the files at a path. The names are those below the directory, so that a
-// policy has one version wherever it lies.
+// tries is how often files are read that change meanwhile.
+const tries = 4
+
+// ErrChanging says that files were written to while they were read: what they hold is
+// no policy that anybody meant.
+var ErrChanging = errors.New("the files are being changed: write a new file, or a new directory, and rename it into its place; then try again")
+
+// Read reads the files at a path, all as they were at one moment: they are read again
+// until they are the same twice. The names are those below the directory, so that a
+// policy has one version wherever it lies. The error is ErrChanging where they do not
+// come to rest.
 func Read(path string) ([]cedar.File, error) {
+	before, err := once(path)
+	for range tries {
+		if err != nil {
+			return nil, err
+		}
+		now, nowErr := once(path)
+		if nowErr == nil && slices.EqualFunc(before, now, sameFile) {
+			return now, nil
+		}
+		before, err = now, nowErr
+	}
+	if err == nil {
+		err = ErrChanging
+	}
+	return nil, err
+}
+
+func sameFile(a, b cedar.File) bool { return a.Name == b.Name && bytes.Equal(a.Text, b.Text) }
+
+// once reads the files at a path.
+func once(path string) ([]cedar.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -115,18 +148,18 @@ func noEnd(err error) error {
 
 // small reads a regular file that may be a policy, and no more of it than that.
 func small(path string) ([]byte, error) {
-	info, err := os.Stat(path) // BEFORE it is opened: a pipe would wait for who writes
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would wait for who writes
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("it is no regular file")}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+	var body []byte
+	if err == nil {
+		body, err = io.ReadAll(io.LimitReader(f, cedar.MaxFile+1))
 	}
-	body, err := io.ReadAll(io.LimitReader(f, cedar.MaxFile+1))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}

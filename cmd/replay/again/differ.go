@@ -37,6 +37,12 @@ func asOlder(recorded, decided events.Event) events.Event {
 		out.Effects = "" // it means that they are not known
 		return &out
 	}
+	asked, ok := recorded.(*events.ApprovalRequested)
+	if now, both := decided.(*events.ApprovalRequested); ok && both && asked.Asking == 0 {
+		out := *now
+		out.Asking = 0 // they were not counted
+		return &out
+	}
 	return decided
 }
 
@@ -85,7 +91,7 @@ func nameless(e events.Event) events.Event {
 	switch e := e.(type) {
 	case *events.Denied:
 		out := *e
-		out.Policies, out.Policy = nil, ""
+		out.Policies, out.Policy, out.Judged = nil, "", time.Time{}
 		if e.Gate == string(lifecycle.GateAllow) || e.Gate == string(lifecycle.GateAuthorize) {
 			out.Reason, out.Path = "", ""
 		}
@@ -93,10 +99,11 @@ func nameless(e events.Event) events.Event {
 	case *events.ApprovalRequested:
 		out := *e
 		out.Why, out.Policies, out.Policy, out.Verdict.Policies, out.Verdict.Policy = "", nil, "", nil, ""
+		out.Verdict.Judged = time.Time{}
 		return &out
 	case *events.Authorized:
 		out := *e
-		out.Verdict.Policies, out.Verdict.Policy = nil, ""
+		out.Verdict.Policies, out.Verdict.Policy, out.Verdict.Judged = nil, "", time.Time{}
 		return &out
 	}
 	return e

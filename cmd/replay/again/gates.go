@@ -28,13 +28,13 @@ func findings(order []lifecycle.Gate, f lifecycle.Finding) []lifecycle.Finding {
 func deniedAs(d *events.Denied) lifecycle.Finding {
 	return lifecycle.Finding{
 		Gate: lifecycle.Gate(d.Gate), Ruling: lifecycle.Deny, Code: d.Code, Reason: d.Reason, Path: d.Path,
-		Policies: d.Policies, Policy: d.Policy,
+		Policies: d.Policies, Policy: d.Policy, Judged: d.Judged,
 	}
 }
 
 // asked is the finding of a policy that asks a person.
 func asks(why string, v events.Verdict) lifecycle.Finding {
-	return lifecycle.Finding{Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Ask, Reason: why, Policies: v.Policies, Policy: v.Policy}
+	return lifecycle.Finding{Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Ask, Reason: why, Policies: v.Policies, Policy: v.Policy, Judged: v.Judged}
 }
 
 // ruled is what is recorded of a call's gates: their findings in one, and what else
@@ -44,6 +44,8 @@ type ruled struct {
 	verdict  events.Verdict
 	text     string        // what a person was asked
 	operands []events.Seen // and shown
+	preview  *events.Preview
+	looked   bool // at the files
 	expires  time.Time
 }
 
@@ -55,7 +57,7 @@ func recorded(e events.Event, c *lifecycle.Call, s *events.TurnSubmitted) (ways 
 		return []ruled{{finding: lifecycle.Finding{Gate: lifecycle.GateDedupe, Ruling: lifecycle.Reuse, Reuse: v}}}, true
 	case *events.Denied:
 		if v.Gate == string(lifecycle.GateApprove) { // nobody can be asked: the last gate's own word
-			verdict := events.Verdict{Hash: c.Hash, Policies: v.Policies, Policy: v.Policy}
+			verdict := events.Verdict{Hash: c.Hash, Policies: v.Policies, Policy: v.Policy, Judged: v.Judged}
 			if c.Verdict != nil {
 				verdict.Hash = c.Verdict.Hash
 			}
@@ -63,7 +65,7 @@ func recorded(e events.Event, c *lifecycle.Call, s *events.TurnSubmitted) (ways 
 		}
 		return []ruled{{finding: deniedAs(v)}}, true
 	case *events.ApprovalRequested:
-		r := ruled{verdict: v.Verdict, text: v.Asks, operands: v.Operands, expires: v.Expires}
+		r := ruled{verdict: v.Verdict, text: v.Asks, operands: v.Operands, preview: v.Preview, looked: true, expires: v.Expires}
 		if v.Verdict.Tier == events.Approval { // asked without the policy, perhaps
 			ways = append(ways, r)
 		}
@@ -95,15 +97,25 @@ func (w *walker) judge(e entry, c *lifecycle.Call) []candidate {
 	for _, r := range ways {
 		for _, j := range asked {
 			out = append(out, candidate{asked: j, cmd: func(now time.Time) lifecycle.Command {
-				f, v := j.over(r, c.Hash)
+				f, v := w.over(j, r, c.Hash)
 				return lifecycle.Judge{
-					Call: e.Call, Findings: findings(lifecycle.PlanGates, f), Verdict: v, Asks: r.text, Operands: r.operands,
+					Call: e.Call, Findings: findings(lifecycle.PlanGates, f), Verdict: v, Asks: r.text, Operands: r.operands, Preview: r.preview, Looked: r.looked,
 					Expire: until(now, r.expires),
 				}
 			}})
 		}
 	}
 	return out
+}
+
+// over is what the gates find now. Where what a policy is called is no difference, an
+// approval for the session that was given under the recorded one holds.
+func (w *walker) over(j *judgement, r ruled, hash string) (lifecycle.Finding, events.Verdict) {
+	f, v := j.over(r, hash)
+	if w.Policy != nil && !w.Strict && r.verdict.Policy != "" {
+		v.Policy = r.verdict.Policy
+	}
+	return f, v
 }
 
 // until is how long a person has to answer; 0 where that is not recorded.
@@ -144,9 +156,9 @@ func (w *walker) begin(e entry, c *lifecycle.Call) []candidate {
 		}
 		for _, j := range asked {
 			out = append(out, candidate{asked: j, cmd: func(time.Time) lifecycle.Command {
-				f, v := j.over(r, c.Hash)
+				f, v := w.over(j, r, c.Hash)
 				return lifecycle.Begin{
-					Call: e.Call, Findings: findings(lifecycle.StartGates, f), Verdict: v, Asks: r.text, Operands: r.operands,
+					Call: e.Call, Findings: findings(lifecycle.StartGates, f), Verdict: v, Asks: r.text, Operands: r.operands, Preview: r.preview, Looked: r.looked,
 				}
 			}})
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -33,6 +34,26 @@ type subject struct {
 	args    events.Body
 	known   bool            // the tool was registered
 	verdict *events.Verdict // what the gates found then; nil where that is not recorded
+	key     events.TurnKey
+	at      time.Time // when it was judged
+}
+
+// judgedAt is the moment for which an event's verdict was given: where the policy did
+// not look at the time, that of the commit.
+func judgedAt(e events.Event, commit time.Time) time.Time {
+	var at time.Time
+	switch v := e.(type) {
+	case *events.Authorized:
+		at = v.Verdict.Judged
+	case *events.ApprovalRequested:
+		at = v.Verdict.Judged
+	case *events.Denied:
+		at = v.Judged
+	}
+	if at.IsZero() {
+		at = commit
+	}
+	return at.UTC().Truncate(time.Millisecond)
 }
 
 // request is the call as a policy is asked about it. why is "" or says what of it is
@@ -40,7 +61,8 @@ type subject struct {
 func (s Settings) request(x subject) (r policy.Request, why string) {
 	r = policy.Request{
 		Principal: x.turn.Principal, Tool: x.tool, Known: x.known, Mode: cmp.Or(s.Mode, x.turn.Mode, events.ModeWrite),
-		CanAsk: x.turn.CanAsk, Workspace: cmp.Or(x.turn.Workspace, s.Workspace),
+		CanAsk: x.turn.CanAsk, Workspace: cmp.Or(x.turn.Workspace, s.Workspace), Time: x.at,
+		Session: policy.Session{Trace: x.key.Trace, Turn: x.key.Turn, Placement: cmp.Or(x.turn.Placement, events.DefaultPlacement)},
 	}
 	if s.CanAsk != nil {
 		r.CanAsk = *s.CanAsk
@@ -113,7 +135,7 @@ func judge(p policy.Authorizer, r policy.Request, why string) *judgement {
 	}
 	j := &judgement{
 		policies: v.Policies, version: cmp.Or(v.Version, p.Version()), network: r.Network, canAsk: r.CanAsk, op: r.Op, tier: r.Tier,
-		finding: lifecycle.Finding{Gate: gate, Code: v.Code, Reason: v.Reason, Path: v.Path, Policies: v.Policies, Policy: v.Version},
+		finding: lifecycle.Finding{Gate: gate, Code: v.Code, Reason: v.Reason, Path: v.Path, Policies: v.Policies, Policy: v.Version, Judged: v.Judged},
 	}
 	if f, ok := p.(Faulter); ok && gate == lifecycle.GateAuthorize {
 		j.faulted = f.Faulted(v)
@@ -153,7 +175,9 @@ func (w *walker) ask(e entry, c *lifecycle.Call) []*judgement {
 	if w.Policy == nil {
 		return []*judgement{nil}
 	}
-	x := subject{turn: w.t.Submitted, tool: c.Tool, args: c.Args, known: true, verdict: c.Verdict}
+	x := subject{
+		turn: w.t.Submitted, tool: c.Tool, args: c.Args, known: true, verdict: c.Verdict, key: w.key, at: judgedAt(e.Event, e.at),
+	}
 	switch v := e.Event.(type) {
 	case *events.Authorized:
 		x.verdict = &v.Verdict
@@ -176,7 +200,7 @@ func (j *judgement) over(r ruled, hash string) (lifecycle.Finding, events.Verdic
 	if v.Hash == "" { // it was denied then: what it may do now is what is asked about
 		v = events.Verdict{Hash: hash, Operation: j.op, Tier: j.tier}
 	}
-	v.Policies, v.Policy = j.policies, j.version
+	v.Policies, v.Policy, v.Judged = j.policies, j.version, j.finding.Judged
 	stands := r.finding.Ruling == lifecycle.Deny && r.finding.Gate != lifecycle.GateAuthorize && r.finding.Gate != lifecycle.GateAllow
 	if stands && (j.finding.Ruling != lifecycle.Deny || before(r.finding.Gate, j.finding.Gate)) {
 		return r.finding, v

@@ -196,7 +196,7 @@ func (s *Survey) begin(key events.TurnKey, sub *events.TurnSubmitted, pos events
 	s.size += p.size
 	if sub.Verbatim() {
 		for i := range p.calls {
-			s.judge(key, p, i, decided{from: Ran, known: true, pos: pos, at: at})
+			s.judge(key, p, i, decided{from: Ran, known: true, pos: pos, at: at, judged: judgedAt(nil, at)})
 		}
 	}
 	if p.left == 0 {
@@ -261,12 +261,13 @@ type decided struct {
 	unlike  string          // why the policy's word cannot be compared; "" it can
 	pos     events.Position
 	at      time.Time
+	judged  time.Time // the moment that its policy was asked about
 }
 
 // event looks at one event of a call that is not decided yet.
 func (s *Survey) event(key events.TurnKey, p *pending, c bus.Stored, i int) {
 	r := c.Commit.Records[i]
-	d := decided{known: true, pos: c.Position(i), at: c.Commit.At}
+	d := decided{known: true, pos: c.Position(i), at: c.Commit.At, judged: judgedAt(r.Event, c.Commit.At)}
 	switch v := r.Event.(type) {
 	case *events.Authorized:
 		d.from, d.verdict = Allowed, &v.Verdict

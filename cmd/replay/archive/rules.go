@@ -39,6 +39,7 @@ var rules = map[string]rule{
 	"Outcome.Class": ruleKeep, "Outcome.Effects": ruleKeep, "Outcome.Signal": ruleKeep,
 	"Owner.Boot":   ruleKeep,
 	"Principal.ID": ruleKeep, "Principal.Kind": ruleKeep, "Principal.Parents": ruleKeep,
+	"Preview.Failed": ruleText, "Preview.Kind": ruleKeep, "Preview.Note": ruleText,
 	"Progress.Text": ruleText,
 	"RawCall.Args":  ruleArgs, "RawCall.Key": ruleText, "RawCall.ProviderID": ruleKeep, "RawCall.Tool": ruleKeep,
 	"Recovered.Action": ruleKeep, "Recovered.LastStage": ruleKeep, "Recovered.Reason": ruleKeep, // a sentence of the tiers
@@ -50,6 +51,8 @@ var rules = map[string]rule{
 	"Retrying.Class": ruleKeep, "Retrying.Effects": ruleKeep,
 	"SecretRef.ID": ruleKeep, "SecretRef.Path": ruleText,
 	"Seen.Digest": ruleDigest, "Seen.Path": ruleText,
+	"SessionYes.From": ruleKeep, "SessionYes.Hash": ruleHash, "SessionYes.Placement": ruleKeep, "SessionYes.Policy": ruleKeep, "SessionYes.Policies": ruleKeep,
+	"SessionYes.Tool": ruleKeep, "SessionYes.ToolVersion": ruleKeep, "SessionYes.Workspace": ruleText,
 	"Started.Containment": ruleKeep, "Started.Hash": ruleHash, "Started.Key": ruleText,
 	"Stats.More":           ruleKeep,
 	"TurnAbandoned.Reason": ruleText, "TurnCancelRequested.Reason": ruleText,

@@ -370,10 +370,9 @@ func (c *cell) mayRun(r *run) {
 // inherited says whether a person has agreed to the call for the session, in an
 // earlier turn.
 func (c *cell) inherited(call int, hash string) bool {
-	want := lifecycle.SessionApproval(c.s.calls[call].tool, hash)
 	h, _ := lifecycle.Inherit(c.s.Key, c.s.legacy)
-	for _, a := range h.Approvals {
-		if a == want {
+	for _, y := range h.Session {
+		if y.Tool == c.s.calls[call].tool && y.Hash == hash {
 			return true
 		}
 	}

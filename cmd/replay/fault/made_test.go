@@ -87,7 +87,7 @@ func (p *tape) turn(name string, calls ...taped) events.TurnKey {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		c.verdict.Hash, c.verdict.Policy, c.verdict.Operation.Class = a.Hash, "p1", events.OpExecute
+		c.verdict.Hash, c.verdict.ToolVersion, c.verdict.Policy, c.verdict.Operation.Class = a.Hash, "1", "p1", events.OpExecute
 		raw := events.RawCall{ProviderID: fmt.Sprint("id", i), Tool: c.tool, Args: events.Body{Text: c.args}, Key: c.key}
 		sub.Calls = append(sub.Calls, raw)
 		plan.Batches = append(plan.Batches, []int{i})
@@ -125,7 +125,7 @@ func (p *tape) call(key events.TurnKey, c *taped, i int, one func(events.Event) 
 	decision := "allow"
 	if c.asks || c.verdict.Tier == events.Approval {
 		decision = "approved"
-		p.add(key, tapeOwner, one(&events.ApprovalRequested{Asks: c.tool, Why: "recorded", Hash: c.verdict.Hash, Policy: "p1", Expires: p.at.Add(time.Hour), Verdict: c.verdict}))
+		p.add(key, tapeOwner, one(&events.ApprovalRequested{Asks: c.tool, Why: "recorded", Hash: c.verdict.Hash, ToolVersion: "1", Policy: "p1", Expires: p.at.Add(time.Hour), Verdict: c.verdict}))
 		p.add(key, events.Owner{}, one(&events.Approved{By: events.Principal{ID: "ann", Kind: "person"}, Scope: events.ScopeCall, Hash: c.verdict.Hash}))
 	}
 	p.add(key, tapeOwner, one(&events.Authorized{Verdict: c.verdict, Decision: decision}))

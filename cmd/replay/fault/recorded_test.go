@@ -166,8 +166,8 @@ func TestTheTracesContext(t *testing.T) {
 	}
 	for _, s := range turn.commits {
 		if e, ok := s.Commit.Records[0].Event.(*events.TurnPlanned); ok {
-			if string(e.Context) != `{"dir":"/a"}` || len(e.Inherited.Approvals) != 1 {
-				t.Errorf("planned with %s and %v", e.Context, e.Inherited.Approvals)
+			if string(e.Context) != `{"dir":"/a"}` || len(e.Inherited.Session) != 1 {
+				t.Errorf("planned with %s and %v", e.Context, e.Inherited.Session)
 			}
 		}
 	}

@@ -127,7 +127,7 @@ func (b *builder) turn(key events.TurnKey) (*Script, error) {
 	b.holders(s)
 	if leaves(commits) {
 		for _, c := range commits {
-			b.legacy = append(b.legacy, c.Commit)
+			b.legacy = append(b.legacy, unbound(c.Commit))
 		}
 	}
 	return s, s.equip()
@@ -152,6 +152,20 @@ func leaves(commits []bus.Stored) bool {
 		}
 	}
 	return false
+}
+
+// unbound is a commit whose approvals hold for no files: scripted tools run none, and
+// change none.
+func unbound(c events.Commit) events.Commit {
+	c.Records = slices.Clone(c.Records)
+	for i, r := range c.Records {
+		if e, ok := r.Event.(*events.ApprovalRequested); ok {
+			plain := *e
+			plain.Operands, plain.Preview = nil, nil
+			c.Records[i].Event = &plain
+		}
+	}
+	return c
 }
 
 // blobs reads what the turn's arguments refer to.

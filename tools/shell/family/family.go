@@ -6,6 +6,8 @@ package family
 import (
 	"os"
 	"time"
+
+	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
 // Launch is what a family is started with.
@@ -15,6 +17,11 @@ type Launch struct {
 	Mark      string        // an element of Env that no other family has: what is looked for if all else is lost
 	Limit     time.Duration // it ends by then, also where this process hangs; 0 means never. Linux only
 	Grace     time.Duration // from SIGTERM to SIGKILL, where it ends so
+	Stdin     *os.File      // nil: there is no input
+	Stderr    *os.File      // nil: standard errors go where the output goes
+
+	// Contain is what it may do. The zero value contains nothing. Linux only.
+	Contain sandbox.Policy
 }
 
 // Swept is what had to be ended once the command itself had.

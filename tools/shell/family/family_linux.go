@@ -28,6 +28,7 @@ type Family struct {
 	root    int // the command's own pid; 0 where the keeper ended before it could tell
 	marker  string
 	since   uint64 // when the command was started, in the ticks of the table of processes
+	sealed  bool   // it has a pid namespace of which the keeper is the first process: none outlives the keeper
 
 	starting chan struct{} // the command may run
 	started  chan word
@@ -52,10 +53,14 @@ func Start(ctx context.Context, l Launch, stdout *os.File, _ *Pipe) (*Family, er
 	keeper := exec.Command("/proc/self/exe")
 	keeper.Args = []string{keeperName}
 	keeper.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
-	keeper.Stdout, keeper.Stderr, keeper.ExtraFiles = stdout, stdout, []*os.File{theirs}
+	if keeper.Stdin = nil; l.Stdin != nil {
+		keeper.Stdin = l.Stdin
+	}
+	keeper.Stdout, keeper.Stderr, keeper.ExtraFiles = stdout, cmp.Or(l.Stderr, stdout), []*os.File{theirs}
 	// A signal to the node's group is not for it. The death of the node, or of a thread of
 	// it, wakes one that its own command has stopped, and does nothing to any other.
 	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT}
+	l.Contain.Attr(keeper.SysProcAttr)
 	err = keeper.Start()
 	theirs.Close() // or the keeper's end would not be heard
 	if err != nil {
@@ -63,7 +68,7 @@ func Start(ctx context.Context, l Launch, stdout *os.File, _ *Pipe) (*Family, er
 		return nil, err
 	}
 	f := &Family{
-		keeper: keeper, control: ours, orders: json.NewEncoder(ours), marker: l.Mark,
+		keeper: keeper, control: ours, orders: json.NewEncoder(ours), marker: l.Mark, sealed: l.Contain.Use.Namespaces,
 		starting: make(chan struct{}), started: make(chan word, 1), exited: make(chan struct{}), empty: make(chan struct{}), gone: make(chan struct{}), looked: make(chan []int, 1),
 	}
 	go f.listen() // ends with the keeper
@@ -82,7 +87,7 @@ const startTime = 30 * time.Second
 // wakes a keeper that the command has stopped before it could tell.
 func (f *Family) begin(ctx context.Context, l Launch) error {
 	_ = f.control.SetWriteDeadline(time.Now().Add(startTime))
-	if err := f.orders.Encode(errand{Path: l.Path, Args: l.Args, Env: l.Env, Dir: l.Dir, Limit: l.Limit, Grace: l.Grace}); err != nil {
+	if err := f.orders.Encode(errand{Path: l.Path, Args: l.Args, Env: l.Env, Dir: l.Dir, Limit: l.Limit, Grace: l.Grace, Contain: l.Contain}); err != nil {
 		_ = f.control.Close()
 		_ = f.keeper.Process.Kill() // it has started nothing
 		<-f.gone
@@ -99,10 +104,16 @@ func (f *Family) begin(ctx context.Context, l Launch) error {
 		}
 	}
 	switch {
+	case w.Fault != "":
+		<-f.gone
+		return fmt.Errorf("it cannot be contained: %s: %w", w.Fault, syscall.Errno(w.Errno))
 	case w.Errno != 0:
 		<-f.gone
 		return &os.PathError{Op: "start", Path: l.Path, Err: syscall.Errno(w.Errno)}
 	case w.Pid != 0:
+		if f.sealed {
+			return nil // the number means nothing outside
+		}
 		f.root = w.Pid
 		if p, ok := readStat(w.Pid); ok {
 			f.since = p.start
@@ -196,6 +207,9 @@ func (f *Family) Sweep(patience time.Duration) (s Swept, left []int) {
 		f.order(orderKill)
 		f.quiet(patience)
 	}
+	if f.sealed && !Within(0, f.empty) {
+		return s, f.unseal(patience)
+	}
 	switch {
 	case Within(0, f.empty):
 		for _, e := range f.last.Ended {
@@ -219,13 +233,24 @@ func (f *Family) Sweep(patience time.Duration) (s Swept, left []int) {
 	return s, left
 }
 
+// unseal ends a keeper that has not ended its family. The kernel ends all that is in its
+// namespace with it, and takes it for dead only when they are.
+func (f *Family) unseal(patience time.Duration) (left []int) {
+	_ = f.keeper.Process.Kill()
+	if !Within(patience, f.gone) {
+		left = []int{f.First()}
+	}
+	return left
+}
+
 // Exited is closed once the command itself has ended, or nobody can tell any more.
 func (f *Family) Exited() <-chan struct{} { return f.exited }
 
 // Linger waits until nothing is left, for what ends by itself in that time.
 func (f *Family) Linger(patience time.Duration) bool { return f.quiet(patience) }
 
-// First is the command's pid or, where that was never told, its parent's.
+// First is the command's pid or, where that was never told or has no meaning outside
+// its namespace, its keeper's, without which it does not live.
 func (f *Family) First() int { return cmp.Or(f.root, f.keeper.Process.Pid) }
 
 // Lost says that the keeper was ended by somebody else, so that nobody can prove

@@ -2,6 +2,7 @@ package family
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/signal"
 	"runtime"
@@ -12,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
 // init makes a keeper of the process that was started as one. It is an init and
@@ -30,6 +33,7 @@ func init() {
 // but for the reading of orders.
 type keeper struct {
 	self, root int
+	sealed     bool // it is the first process of a pid namespace
 	out        *json.Encoder
 	phase      phase
 	over       bool // the command has ended, and was told of
@@ -68,15 +72,13 @@ func keep() int {
 	if err := in.Decode(&e); err != nil {
 		return 2 // nobody has a task
 	}
-	k := &keeper{self: os.Getpid(), out: json.NewEncoder(control), met: map[ident]bool{}}
-	err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	if err == nil {
-		_ = k.out.Encode(word{Starting: true})
-		err = k.start(e)
+	k := &keeper{self: os.Getpid(), out: json.NewEncoder(control), met: map[ident]bool{}, sealed: e.Contain.Use.Namespaces}
+	room, fault := k.begin(e)
+	if room != nil {
+		defer room.Close()
 	}
-	if err != nil {
-		errno, _ := err.(syscall.Errno)
-		_ = k.out.Encode(word{Errno: int(max(errno, 1))})
+	if fault != nil {
+		_ = k.out.Encode(*fault)
 		return 1
 	}
 	_ = k.out.Encode(word{Pid: k.root}) // where the node has gone, the orders say so
@@ -84,6 +86,52 @@ func keep() int {
 	go obey(in, orders) // ends with the process
 	k.run(orders, deaths, e)
 	return 0
+}
+
+// begin starts the command where it is contained. The word says why it could not.
+func (k *keeper) begin(e errand) (*sandbox.Room, *word) {
+	fault := func(err error) *word {
+		errno := unix.EIO
+		_ = errors.As(err, &errno)
+		return &word{Errno: int(max(errno, 1))}
+	}
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0) // as long as it is there
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	room, err := sandbox.Enter(e.Contain)
+	if err != nil {
+		w := fault(err)
+		w.Fault = err.Error()
+		return nil, w
+	}
+	e.Env = append(e.Env, room.Env()...)
+	_ = k.out.Encode(word{Starting: true})
+	var started error
+	if err := room.Confined(func() error {
+		k.root, started = syscall.ForkExec(e.Path, e.Args, &syscall.ProcAttr{
+			Dir: e.Dir, Env: e.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+		})
+		return nil
+	}); err != nil {
+		w := fault(err)
+		w.Fault = err.Error()
+		return room, w
+	}
+	if started != nil {
+		return room, fault(started)
+	}
+	root, _ := readStat(k.root) // it cannot go before it is buried
+	k.scan.since = root.start
+	for fd := range 3 {
+		if err := unix.Dup3(null, fd, 0); err != nil {
+			return room, fault(err)
+		}
+	}
+	return room, nil
 }
 
 // threads is more than a keeper needs at any moment.
@@ -116,26 +164,6 @@ func obey(in *json.Decoder, orders chan<- order) {
 		}
 		orders <- o
 	}
-}
-
-// start starts the command in a session, and so a group and no terminal, of its own,
-// and lets go of its output.
-func (k *keeper) start(e errand) error {
-	pid, err := syscall.ForkExec(e.Path, e.Args, &syscall.ProcAttr{
-		Dir: e.Dir, Env: e.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		return err
-	}
-	k.root = pid
-	root, _ := readStat(pid) // it cannot go before it is buried
-	k.scan.since = root.start
-	for fd := 1; fd <= 2; fd++ {
-		if err := unix.Dup3(0, fd, 0); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // run is the loop: it ends once nothing is left.

@@ -2,6 +2,8 @@ package family
 
 import (
 	"time"
+
+	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
 // keeperName is what a keeper is called in the table of processes, and how a
@@ -19,6 +21,8 @@ type errand struct {
 	Dir   string
 	Limit time.Duration // it ends everything after this by itself, should the node hang; 0 means never
 	Grace time.Duration // from SIGTERM to SIGKILL, where it does so
+
+	Contain sandbox.Policy
 }
 
 // order is a further message to a keeper.
@@ -36,6 +40,7 @@ type word struct {
 	Starting bool    // the command is about to be started: from here on it may run
 	Pid      int     // the command has been started
 	Errno    int     // the command could not be started
+	Fault    string  // and that is since it could not be contained: in words
 	Status   *uint32 // the command has ended, with this status of wait(2)
 	Look     bool    // Left answers an order to look
 	Left     []int

@@ -1,0 +1,191 @@
+package jetlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/jetlog"
+)
+
+// spy is a server's log that notes what clients send, and what they were refused.
+type spy struct {
+	mu      sync.Mutex
+	sent    map[string]map[string]bool // PUB or SUB: subjects
+	refused []string
+}
+
+func newSpy() *spy {
+	return &spy{sent: map[string]map[string]bool{"PUB": {}, "SUB": {}}}
+}
+
+var protocol = regexp.MustCompile(`cid:\d+.* <<- \[H?(PUB|SUB) ([^ \]]+)`)
+
+func (s *spy) Tracef(format string, args ...any) {
+	m := protocol.FindStringSubmatch(fmt.Sprintf(format, args...))
+	if m == nil || strings.HasPrefix(m[2], "$JSC.") { // the server's own
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent[m[1]][m[2]] = true
+}
+
+func (s *spy) Errorf(format string, args ...any) {
+	if line := fmt.Sprintf(format, args...); strings.Contains(line, "Violation") {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refused = append(s.refused, line)
+	}
+}
+
+func (*spy) Noticef(string, ...any) {}
+func (*spy) Warnf(string, ...any)   {}
+func (*spy) Fatalf(string, ...any)  {}
+func (*spy) Debugf(string, ...any)  {}
+
+// covers says whether a subject of the server's permissions matches another one.
+func covers(pattern, subject string) bool {
+	p, s := strings.Split(pattern, "."), strings.Split(subject, ".")
+	for i, token := range p {
+		switch {
+		case i >= len(s):
+			return false
+		case token == ">":
+			return true
+		case token != "*" && token != s[i]:
+			return false
+		}
+	}
+	return len(p) == len(s)
+}
+
+// check fails the test where a client was refused something, and where a permission
+// was of no use: nothing that was sent needed it, but for those that the caller
+// excuses. Had one been missing, what it covers would have been refused.
+func (s *spy) check(t *testing.T, p jetlog.Permissions, excused func(string) bool) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, line := range s.refused {
+		t.Errorf("refused: %s", line)
+	}
+	for op, list := range map[string][]string{"PUB": p.Publish, "SUB": p.Subscribe} {
+		for _, allowed := range list {
+			needs := func(subject string) bool {
+				n := 0
+				for _, other := range list {
+					if covers(other, subject) {
+						n++
+					}
+				}
+				return n == 1 && covers(allowed, subject)
+			}
+			if needed := slices.ContainsFunc(slices.Collect(maps.Keys(s.sent[op])), needs); !needed && !excused(allowed) {
+				t.Errorf("%s %s is allowed, and nothing needs it", op, allowed)
+			}
+		}
+	}
+}
+
+// nodeUser is a node as servers of the tests know it. It may in addition ask at doors,
+// and watch all buckets, as the promises' tests do and nodes do not.
+func nodeUser() *server.User {
+	p := jetlog.PermissionsOf(jetlog.User{Name: "node", Node: true})
+	pub := append(slices.Clone(p.Publish), bus.DoorPrefix+">")
+	for _, verb := range []string{"CREATE", "DELETE"} {
+		pub = append(pub, "$JS.API.CONSUMER."+verb+".KV_SLUICE_lock.>")
+	}
+	return &server.User{Username: "node", Password: "pw", Permissions: &server.Permissions{
+		Publish:   &server.SubjectPermission{Allow: pub},
+		Subscribe: &server.SubjectPermission{Allow: append(slices.Clone(p.Subscribe), bus.InboxPrefix+">")},
+	}}
+}
+
+// rootUser may do everything.
+func rootUser() *server.User { return &server.User{Username: "root", Password: "pw"} }
+
+// as connects as another user.
+func as(connect func(string, ...nats.Option) (*nats.Conn, error), user string) connector {
+	return func(name string) (*nats.Conn, error) { return connect(name, nats.UserInfo(user, "pw")) }
+}
+
+// alone excuses what only a cluster, or a change of its settings, needs.
+func alone(allowed string) bool {
+	return strings.HasPrefix(allowed, "$JS.API.STREAM.MSG.GET.KV_") || strings.HasPrefix(allowed, "$JS.API.STREAM.UPDATE.")
+}
+
+// further does what nodes do beside the promises of the suite.
+func further(t *testing.T, url string, node, root connector) {
+	t.Helper()
+	if _, err := jetlog.Dial(t.Context(), jetlog.DialConfig{URL: strings.Replace(url, "nats://", "nats://node:pw@", 1)}); err != nil {
+		t.Error(err)
+	}
+	crowd(t, node, root)
+	nc, js := raw(t, root)
+	defer nc.Close()
+	if err := js.DeleteStream(t.Context(), jetlog.StreamLog); err != nil { // its mirror stays, and stands beyond it
+		t.Fatal(err)
+	}
+	b, err := jetlog.Open(t.Context(), jetlog.Config{Connect: node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// crowd has a node watch more cells than a server sends without being told that they
+// arrive.
+func crowd(t *testing.T, node, root connector) {
+	t.Helper()
+	const n = 4000
+	nc, _ := raw(t, root)
+	defer nc.Close()
+	for _, bucket := range []string{bus.BucketPresence, bus.BucketBreaker} {
+		for i := range n {
+			if err := nc.Publish(fmt.Sprintf("$KV.SLUICE_%s.crowd-%d", bucket, i), make([]byte, 300)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := jetlog.Open(t.Context(), jetlog.Config{Connect: node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	enough := errors.New("enough")
+	for _, bucket := range []string{bus.BucketPresence, bus.BucketBreaker} {
+		seen := 0
+		err := b.Cells().Watch(ctx, bucket, "crowd-", func(c bus.Cell) error {
+			if seen++; seen == n {
+				return enough
+			}
+			return nil
+		})
+		if !errors.Is(err, enough) {
+			t.Fatalf("watching %s: %d cells, %v", bucket, seen, err)
+		}
+	}
+}

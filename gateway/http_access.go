@@ -1,0 +1,197 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/policy/access"
+	"github.com/sluice-run/sluice/projections"
+)
+
+// PolicyKeeper tells of the policy in force, and has it read anew.
+type PolicyKeeper interface {
+	// PolicyState is the policy in force as JSON tells it.
+	PolicyState() json.RawMessage
+	// ReloadPolicy has it read anew for somebody, and returns the new state. With an
+	// error nothing has changed.
+	ReloadPolicy(by events.Principal) (json.RawMessage, error)
+}
+
+// acts is who does what a request asks for: see access.Identity.Acts. said is what the
+// body says of it.
+func acts(r *http.Request, said Who) (events.Principal, error) {
+	return who(r).Acts(events.Principal(said))
+}
+
+// submits is the principal of a submission: see access.Identity.Submits.
+func (a *API) submits(r *http.Request, said events.Principal) (events.Principal, error) {
+	known := func(string) bool { return false }
+	if a.keys != nil {
+		known = a.keys().Known
+	}
+	p, err := who(r).Submits(said, known)
+	p.ID = cmp.Or(p.ID, DefaultPrincipal) // of somebody who is believed, and has not said it
+	return p, err
+}
+
+// whoami answers GET /v1/whoami.
+type whoami struct {
+	Principal *events.Principal      `json:"principal,omitempty"` // absent where bodies say who acts
+	Roles     []access.Role          `json:"roles,omitempty"`
+	Via       string                 `json:"via"` // token, certificate or loopback
+	Expires   time.Time              `json:"expires,omitzero"`
+	May       map[access.Verb]string `json:"may"` // own: its own turns and those of its children; all
+}
+
+// getWhoami is GET /v1/whoami: who the caller is here, and what that allows.
+func (a *API) getWhoami(w http.ResponseWriter, r *http.Request) error {
+	id := who(r)
+	out := whoami{Roles: id.Roles, Via: id.Via, Expires: visitOf(r).expires, May: make(map[access.Verb]string)}
+	if !id.Trusted {
+		out.Principal = &id.Principal
+	}
+	for _, v := range access.Verbs() {
+		if reach := id.Reach(v); reach > access.None {
+			out.May[v] = reach.String()
+		}
+	}
+	ok(w, out)
+	return nil
+}
+
+// errNoPolicy is the problem of a door that no node with a policy is behind.
+var errNoPolicy = problem(http.StatusNotFound, "no-policy", "This door has no policy", "no node runs behind it", "ask a node")
+
+// getPolicy is GET /v1/policy: what is in force, since when, and by whom.
+func (a *API) getPolicy(w http.ResponseWriter, _ *http.Request) error {
+	if a.policy == nil {
+		return errNoPolicy
+	}
+	ok(w, a.policy.PolicyState())
+	return nil
+}
+
+// reloadPolicy is POST /v1/policy/reload. A policy that does not load changes nothing.
+func (a *API) reloadPolicy(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Principal Who `json:"principal,omitzero"`
+	}
+	if err := a.decodeOptional(w, r, &in); err != nil {
+		return err
+	}
+	if a.policy == nil {
+		return errNoPolicy
+	}
+	by, err := acts(r, in.Principal)
+	if err != nil {
+		return err
+	}
+	state, err := a.policy.ReloadPolicy(person(by))
+	if err != nil {
+		return problem(http.StatusUnprocessableEntity, "policy-refused", "The policy was not read anew, and nothing has changed", wholeText(err.Error()),
+			"mend what the detail names, and reload again")
+	}
+	ok(w, state)
+	return nil
+}
+
+// ownOnly leaves those that the caller may see of what waits for a person.
+func ownOnly(r *http.Request, list []projections.Pending) []projections.Pending {
+	id := who(r)
+	if id.Reach(access.Read) == access.All {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(p projections.Pending) bool { return !id.Owns(p.Principal) })
+}
+
+// mayFeed returns nil where the caller may read events: all of them, or those of a turn
+// of its own.
+func (a *API) mayFeed(r *http.Request, f FeedFilter) error {
+	if who(r).Reach(access.Watch) == access.All {
+		return nil
+	}
+	if f.Trace == "" || f.Turn == "" {
+		return access.May(who(r), access.Watch)
+	}
+	v, err := a.desk.Get(r.Context(), events.TurnKey{Trace: f.Trace, Turn: f.Turn})
+	if err != nil {
+		return err
+	}
+	return access.MayOn(who(r), access.Read, v.Turn.Submitted.Principal)
+}
+
+// mayBlob returns nil where the caller may read bytes by their digest: any, or those that
+// a turn of its own refers to, which it names.
+func (a *API) mayBlob(r *http.Request, digest string) error {
+	id := who(r)
+	if id.Reach(access.Read) == access.All {
+		return nil
+	}
+	q := r.URL.Query()
+	key := events.TurnKey{Trace: q.Get("trace"), Turn: q.Get("turn")}
+	if key == (events.TurnKey{}) {
+		return BadRequest("the turn is missing whose bytes these are", "name a turn of yours with ?trace= and &turn=; the role observer reads any bytes")
+	}
+	v, err := a.desk.Get(r.Context(), key)
+	if err == nil {
+		err = access.MayOn(id, access.Read, v.Turn.Submitted.Principal)
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range v.Commits {
+		for _, rec := range s.Commit.Records {
+			if refers(reflect.ValueOf(rec.Event), digest, maxNesting) {
+				return nil
+			}
+		}
+	}
+	return problem(http.StatusNotFound, "not-found", "It is not there", "the turn "+key.String()+" does not refer to "+digest, "check the digest, and the turn")
+}
+
+// maxNesting is how deep an event's values are looked into for references.
+const maxNesting = 32
+
+var typeRef = reflect.TypeFor[events.BlobRef]()
+
+// refers says whether a value holds a reference to the bytes of a digest. Only references
+// count: a text that looks like one is a text.
+func refers(v reflect.Value, digest string, deep int) bool {
+	if deep == 0 || !v.IsValid() {
+		return false
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		return !v.IsNil() && refers(v.Elem(), digest, deep-1)
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return false // a text
+		}
+		for i := range v.Len() {
+			if refers(v.Index(i), digest, deep-1) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			if refers(it.Value(), digest, deep-1) {
+				return true
+			}
+		}
+	case reflect.Struct:
+		if v.Type() == typeRef {
+			return v.Field(0).String() == digest
+		}
+		for i := range v.NumField() {
+			if refers(v.Field(i), digest, deep-1) {
+				return true
+			}
+		}
+	}
+	return false
+}

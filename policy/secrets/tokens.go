@@ -1,0 +1,285 @@
+package secrets
+
+import (
+	"encoding/base64"
+	"strings"
+)
+
+// set is a set of bytes.
+type set [256]bool
+
+func setOf(ranges string) *set {
+	var s set
+	for i := 0; i+1 < len(ranges); i += 2 {
+		for c := int(ranges[i]); c <= int(ranges[i+1]); c++ {
+			s[c] = true
+		}
+	}
+	return &s
+}
+
+// Sets of bytes, as pairs of first and last.
+var (
+	word   = setOf("azAZ09__--")         // of most tokens
+	alnum  = setOf("azAZ09")             // letters and digits
+	digits = setOf("09")                 // decimal
+	lowHex = setOf("09af")               // hexadecimal, as tokens write it
+	base32 = setOf("AZ27")               // RFC 4648
+	upper  = setOf("AZ09")               // capitals and digits
+	bech32 = setOf("AZ09")               // of age keys; its four missing letters never matter
+	b64    = setOf("azAZ09++//==__--")   // any base64
+	dotted = setOf("azAZ09__--..")       // with dots
+	bearer = setOf("azAZ09__--..~~++//") // RFC 6750, without its padding
+)
+
+// run is how many bytes from i on are in the set.
+func (s *set) run(text string, i int) int {
+	n := 0
+	for i+n < len(text) && s[text[i+n]] {
+		n++
+	}
+	return n
+}
+
+// prefixed is a token that is known by how it begins.
+type prefixed struct {
+	prefix string
+	of     *set
+	least  int                    // bytes behind the prefix
+	most   int                    // 0: no limit
+	more   func(rest string) bool // what else must hold of what stands behind; nil: nothing
+	kind   Kind
+}
+
+// prefixes are the tokens that are known by how they begin. Of two that fit the
+// first counts, so longer prefixes stand before shorter ones.
+var prefixes = []prefixed{
+	{"sk-ant-", word, 16, 0, nil, APIKey},
+	{"sk-proj-", word, 16, 0, nil, APIKey},
+	{"sk-or-v1-", lowHex, 32, 0, nil, APIKey},
+	{"sk-lf-", word, 20, 0, nil, APIKey},
+	{"sk-", word, 20, 0, mixed, APIKey},
+	{"sk_live_", alnum, 10, 0, nil, APIKey},
+	{"sk_test_", alnum, 10, 0, nil, APIKey},
+	{"rk_live_", alnum, 10, 0, nil, APIKey},
+	{"rk_test_", alnum, 10, 0, nil, APIKey},
+	{"sq0csp-", word, 40, 0, nil, APIKey},
+	{"shpat_", lowHex, 32, 0, nil, APIKey},
+	{"shpss_", lowHex, 32, 0, nil, APIKey},
+	{"whsec_", b64, 24, 0, nil, APIKey},
+	{"github_pat_", word, 22, 0, nil, APIKey},
+	{"ghp_", alnum, 30, 0, nil, APIKey},
+	{"gho_", alnum, 30, 0, nil, APIKey},
+	{"ghu_", alnum, 30, 0, nil, APIKey},
+	{"ghs_", alnum, 30, 0, nil, APIKey},
+	{"ghr_", alnum, 30, 0, nil, APIKey},
+	{"glpat-", word, 20, 0, nil, APIKey},
+	{"gldt-", word, 20, 0, nil, APIKey},
+	{"glrt-", word, 20, 0, nil, APIKey},
+	{"glptt-", word, 20, 0, nil, APIKey},
+	{"glsa_", word, 32, 0, nil, APIKey},
+	{"gsk_", alnum, 40, 0, nil, APIKey},
+	{"xoxa-", word, 10, 0, hasDigit, APIKey},
+	{"xoxb-", word, 10, 0, hasDigit, APIKey},
+	{"xoxp-", word, 10, 0, hasDigit, APIKey},
+	{"xoxo-", word, 10, 0, hasDigit, APIKey},
+	{"xoxr-", word, 10, 0, hasDigit, APIKey},
+	{"xoxs-", word, 10, 0, hasDigit, APIKey},
+	{"xoxe-", word, 10, 0, hasDigit, APIKey},
+	{"xoxe.xox", dotted, 10, 0, hasDigit, APIKey},
+	{"xapp-", word, 20, 0, hasDigit, APIKey},
+	{"xai-", alnum, 40, 0, nil, APIKey},
+	{"AKIA", upper, 16, 16, nil, APIKey},
+	{"ASIA", upper, 16, 16, nil, APIKey},
+	{"AIza", word, 35, 35, nil, APIKey},
+	{"GOCSPX-", word, 20, 0, nil, APIKey},
+	{"ya29.", word, 20, 0, nil, Token},
+	{"npm_", alnum, 36, 36, nil, APIKey},
+	{"pypi-AgE", word, 40, 0, nil, APIKey},
+	{"hf_", alnum, 30, 0, nil, APIKey},
+	{"r8_", alnum, 30, 0, nil, APIKey},
+	{"SG.", dotted, 32, 0, sendGrid, APIKey},
+	{"dop_v1_", lowHex, 40, 0, nil, APIKey},
+	{"doo_v1_", lowHex, 40, 0, nil, APIKey},
+	{"dor_v1_", lowHex, 40, 0, nil, APIKey},
+	{"dckr_pat_", word, 20, 0, nil, APIKey},
+	{"lin_api_", alnum, 30, 0, nil, APIKey},
+	{"pplx-", alnum, 40, 0, nil, APIKey},
+	{"secret_", alnum, 40, 0, mixed, APIKey},
+	{"hvs.", word, 20, 0, nil, Token},
+	{"hvb.", word, 20, 0, nil, Token},
+	{"eyJ", dotted, 20, 0, threeParts, Token},
+	{"AGE-SECRET-KEY-1", bech32, 50, 0, nil, PrivateKey},
+	{"SU", base32, 56, 56, nil, PrivateKey},
+	{"SA", base32, 56, 56, nil, PrivateKey},
+	{"SO", base32, 56, 56, nil, PrivateKey},
+	{"SN", base32, 56, 56, nil, PrivateKey},
+	{"SC", base32, 56, 56, nil, PrivateKey},
+	{"SX", base32, 56, 56, nil, PrivateKey},
+	{"LS0tLS1CRUdJTi", b64, 40, 0, privateBlock, PrivateKey},
+}
+
+// byFirst are the places in prefixes of those that begin with a byte.
+var byFirst = func() (t [256][]int) {
+	for i, p := range prefixes {
+		t[p.prefix[0]] = append(t[p.prefix[0]], i)
+	}
+	return t
+}()
+
+// mixed wants a digit or a capital: words with dashes between them are no key.
+func mixed(rest string) bool {
+	return strings.IndexFunc(rest, func(r rune) bool { return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' }) >= 0
+}
+
+func hasDigit(rest string) bool { return strings.ContainsAny(rest, "0123456789") }
+
+// sendGrid wants an id and a key with a dot between them.
+func sendGrid(rest string) bool {
+	id, key, ok := strings.Cut(rest, ".")
+	return ok && len(id) >= 16 && len(key) >= 16
+}
+
+// threeParts wants the header, the claims and the signature of a JWT; of an
+// encrypted one there are five.
+func threeParts(rest string) bool {
+	parts := strings.Split(rest, ".")
+	return len(parts) >= 3 && len(parts[0]) >= 8 && len(parts[1]) >= 8 && (len(parts[2]) >= 8 || len(parts) == 5)
+}
+
+// privateBlock says whether base64 that begins with -----BEGIN goes on to name a
+// private key.
+func privateBlock(rest string) bool {
+	const size = 48 // of the first line, more than the longest header needs
+	head := "LS0tLS1CRUdJTi" + rest[:min(size, len(rest))]
+	b, err := base64.StdEncoding.DecodeString(head[:len(head)/4*4])
+	return err == nil && strings.Contains(string(b), "PRIVATE KEY")
+}
+
+// boundary says whether a token may begin at i: nothing of a word stands before
+// it, or only a percent-escape or the letter of one such as \n.
+func (f *finder) boundary(i int) bool {
+	if i == 0 || !word[f.text[i-1]] {
+		return true
+	}
+	switch {
+	case i >= 3 && f.text[i-3] == '%' && hexDigit(f.text[i-2]) && hexDigit(f.text[i-1]):
+		return true
+	case i >= 2 && f.text[i-2] == '\\' && strings.IndexByte("nrtbf", f.text[i-1]) >= 0:
+		return true
+	case i >= 2 && f.text[i-1] == 'm' && f.escapeCode(i-1):
+		return true
+	}
+	return f.text[i-1] == '_' || f.text[i-1] == '-'
+}
+
+// escapeCode says whether a terminal's colour code ends at i.
+func (f *finder) escapeCode(i int) bool {
+	for j := i - 1; j > max(0, i-12); j-- {
+		switch c := f.text[j]; {
+		case c == '[':
+			return f.text[j-1] == 0x1b
+		case c != ';' && !digits[c]:
+			return false
+		}
+	}
+	return false
+}
+
+func hexDigit(c byte) bool { return digits[c] || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+// token looks for a token that begins at i. It returns where to go on.
+func (f *finder) token(i int) int {
+	if !f.boundary(i) {
+		return i
+	}
+	rest := f.text[i:]
+	for _, k := range byFirst[rest[0]] {
+		p := &prefixes[k]
+		if len(rest) < 2 || rest[1] != p.prefix[1] || !strings.HasPrefix(rest, p.prefix) {
+			continue
+		}
+		n := p.of.run(rest, len(p.prefix))
+		for n > 0 && rest[len(p.prefix)+n-1] == '.' {
+			n-- // the end of a sentence
+		}
+		if n < p.least || p.most > 0 && n > p.most || p.more != nil && !p.more(rest[len(p.prefix):len(p.prefix)+n]) {
+			continue
+		}
+		end := f.add(i, i+len(p.prefix)+n, p.kind)
+		if p.most > 0 && p.of == upper {
+			return f.pair(end)
+		}
+		return end
+	}
+	return f.scheme(i)
+}
+
+// pair looks for the secret that belongs to an access key's id, which stands right
+// behind it, within a few separators.
+func (f *finder) pair(i int) int {
+	const size, apart = 40, 4
+	for j := i; j < min(i+apart, len(f.text)); j++ {
+		if strings.IndexByte(" \t:,;|\"'", f.text[j]) < 0 {
+			return i
+		}
+		if n := b64.run(f.text, j+1); n == size {
+			return f.add(j+1, j+1+n, APIKey)
+		}
+	}
+	return i
+}
+
+// schemes of credentials, with the least length in bytes of what follows.
+var schemes = []struct {
+	name  string
+	least int
+}{{"bearer", 16}, {"basic", 12}}
+
+// scheme looks for "Bearer" or "Basic" and a credential that looks like one.
+func (f *finder) scheme(i int) int {
+	if f.text[i]|0x20 != 'b' {
+		return i
+	}
+	for _, s := range schemes {
+		end := i + len(s.name)
+		if len(f.text) <= end || f.text[end] != ' ' || !strings.EqualFold(f.text[i:end], s.name) {
+			continue
+		}
+		from := end + 1
+		n := bearer.run(f.text, from)
+		for n < len(f.text)-from && f.text[from+n] == '=' {
+			n++
+		}
+		for n > 0 && f.text[from+n-1] == '.' {
+			n--
+		}
+		value := f.text[from : from+n]
+		if n < s.least || placeholder(value) {
+			continue
+		}
+		if s.name == "basic" && userAndPassword(value) || s.name == "bearer" && hasDigit(value) {
+			return f.add(from, from+n, Token)
+		}
+	}
+	return i
+}
+
+// userAndPassword says whether a text is the base64 of a name and a password.
+func userAndPassword(s string) bool {
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		b, err = base64.RawStdEncoding.DecodeString(s)
+	}
+	if err != nil {
+		return false
+	}
+	colon := false
+	for _, c := range b {
+		if c < ' ' || c == 0x7f {
+			return false
+		}
+		colon = colon || c == ':'
+	}
+	return colon
+}

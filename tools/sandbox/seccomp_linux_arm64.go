@@ -1,0 +1,20 @@
+package sandbox
+
+import "golang.org/x/sys/unix"
+
+// nativeArch is what programs of this machine are. Those of the older 32-bit kind have
+// other numbers for everything, and are told that there is no such system call.
+const nativeArch = unix.AUDIT_ARCH_AARCH64
+
+// foreign is for architectures with further numbers.
+var foreign []unix.SockFilter
+
+// refusedHere are the calls of this architecture that are refused, too.
+var refusedHere []uint32
+
+// modes are the calls that set a file's mode, and which argument that is.
+var modes = map[uint32]uint32{unix.SYS_FCHMOD: 1, unix.SYS_FCHMODAT: 2, unix.SYS_FCHMODAT2: 2, unix.SYS_MKDIRAT: 2, unix.SYS_MKNODAT: 2}
+
+// opens are the calls that may make a file, and which argument has the flags; the
+// mode is the next one.
+var opens = map[uint32]uint32{unix.SYS_OPENAT: 2}
