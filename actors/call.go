@@ -221,7 +221,7 @@ func (a *callActor) perform(e lifecycle.Effect) {
 	key := attemptKey{a.key, e.Attempt}
 	owner := o.turn.Owner
 	n.hands.perform(key, a.over, job{
-		tool: tool, call: call, in: n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes,
+		tool: tool, call: call, asked: o.asked, in: n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes,
 		note: func(p events.Progress) { n.root.Send(parent, act{lifecycle.Tell{Call: a.key.Offset, Progress: p}}) },
 		late: func(s lifecycle.Settle) { n.late(a.key, owner, s) },
 		end:  func(c events.Class) { n.breaks.report(call, holder(a.key, owner.Boot), c) },
@@ -244,7 +244,7 @@ func (n *Node) invocation(o owe, call *lifecycle.Call, key events.CallKey) tools
 		Call: key, Attempt: call.Attempt, Tool: call.Tool, Args: o.asked.Args.JSON, Key: call.Started.Key,
 		Workspace: n.workspace(o.turn.Submitted), Mode: o.turn.Submitted.Mode, Network: n.cfg.Network,
 		Deadline: call.Started.Deadline, Expect: call.Started.Expect, Locks: call.Started.Locks,
-		Fence: n.fence(key, call.Started.Locks), Context: o.turn.Planned.Context, Progress: func(events.Progress) {},
+		Fence: n.fence(key, call.Started.Locks), May: n.gates.May(o.asked), Context: o.turn.Planned.Context, Progress: func(events.Progress) {},
 	}
 }
 
@@ -263,13 +263,13 @@ func (a *callActor) probe(ctx context.Context, o owe) found {
 	if !known || tool.Probe == nil || o.asked.Fault != nil {
 		return found{cmd: cmd}
 	}
-	j := job{tool: tool, call: call, in: a.n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes}
-	f, ok := a.n.hands.ask(ctx, j)
+	j := job{tool: tool, call: call, asked: o.asked, in: a.n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes}
+	f, ok := a.n.hands.ask(ctx, a.key, j)
 	if ok {
 		cmd.Failed, cmd.Found = false, f.Found
 	}
 	if f.Found {
-		cmd.Result = a.n.hands.bounded(f.Result, j, a.key)
+		cmd.Result = f.Result
 	}
 	return found{cmd: cmd}
 }

@@ -43,6 +43,12 @@ type Config struct {
 	Retention time.Duration // of the log; 0 means for ever. A turn that nobody has claimed by half of it is abandoned
 	Keys      time.Duration // how long an idempotency key is remembered; 0 means 30 days
 
+	// Vault has the values of secrets; nil: calls with secrets end without being run.
+	Vault Vault
+	// ShowSecrets leaves in what tools answer whatever only looks like a secret. The
+	// values that a tool was given are taken out in any case.
+	ShowSecrets bool
+
 	// System is what the node's actors live in; nil means one of its own.
 	System *System
 	// Execute runs one attempt, or asks one probe; nil means tools.Execute.

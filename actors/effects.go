@@ -290,6 +290,7 @@ func (a *turnActor) finish(c actor.Context) {
 	}
 	if a.state.Ended != nil {
 		tools := a.n.toolNames(a.state)
+		a.n.sealedTurn(a.state)
 		a.n.hub.tell(Finished{Key: a.key, Turn: a.state, Commits: a.log, Tools: tools})
 		for _, s := range a.untold {
 			a.n.live.tell(s, tools, true)

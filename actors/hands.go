@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy/secrets"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -17,6 +18,7 @@ var (
 	errLeaseLost = errors.New("a lease of the attempt was lost: somebody else may have the resource")
 	errOrphaned  = errors.New("the turn has another owner")
 	errStopping  = errors.New("the node stops")
+	errNotOpened = errors.New("its secrets cannot be opened")
 )
 
 // attemptKey names an attempt in the table of hands.
@@ -47,13 +49,15 @@ func newHands(n *Node) *hands { return &hands{n: n, at: make(map[attemptKey]*wor
 
 // job is what an attempt needs to run.
 type job struct {
-	tool tools.Tool
-	in   tools.Invocation
-	call *lifecycle.Call
-	max  int // bytes of the call's answer
-	note func(events.Progress)
-	late func(lifecycle.Settle)
-	end  func(events.Class) // told once, when the attempt has ended
+	tool  tools.Tool
+	in    tools.Invocation
+	call  *lifecycle.Call
+	asked *Asked          // as the gates have judged it
+	clean secrets.Cleaner // what to take out of all that comes back; see unseal
+	max   int             // bytes of the call's answer
+	note  func(events.Progress)
+	late  func(lifecycle.Settle)
+	end   func(events.Class) // told once, when the attempt has ended
 }
 
 // perform starts the attempt, or attaches to to it where it runs or has ended. It
@@ -184,8 +188,14 @@ func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle
 		s.Class, s.Result.Error.Code = events.ClassConflict, events.Conflict
 		return s
 	}
-	r := h.n.cfg.Execute(ctx, j.tool, j.in, tools.Options{
-		Log: h.n.log, Progress: j.note, Now: h.n.cfg.Now, Keep: h.keep(ctx),
+	j, fail := h.unseal(ctx, key, j)
+	if fail != nil {
+		s := h.notRun(key, errNotOpened)
+		s.Class, s.Result.Error = events.ClassInvalid, fail
+		return s
+	}
+	r := h.n.cfg.Execute(ctx, discreet(j.tool, j.clean), j.in, tools.Options{
+		Log: discreetLog(h.n.log, j.clean), Progress: j.note, Now: h.n.cfg.Now, Keep: h.keep(ctx, j.clean),
 		Late: func(r tools.Report) { j.late(h.settle(key, j, r)) },
 	})
 	s := h.settle(key, j, r)
@@ -219,10 +229,10 @@ func broken(key attemptKey) lifecycle.Settle {
 }
 
 // keep stores bytes that are not text.
-func (h *hands) keep(ctx context.Context) func([]byte, string) (events.BlobRef, error) {
+func (h *hands) keep(ctx context.Context, clean secrets.Cleaner) func([]byte, string) (events.BlobRef, error) {
 	ctx = context.WithoutCancel(ctx)
 	return func(data []byte, media string) (events.BlobRef, error) {
-		return h.n.putBlob(ctx, data, media)
+		return h.n.putBlob(ctx, clean.Bytes(data), media)
 	}
 }
 
@@ -235,9 +245,10 @@ func (h *hands) settle(key attemptKey, j job, r tools.Report) lifecycle.Settle {
 	}
 }
 
-// bounded brings a result within the limits, and stores what they cut.
+// bounded takes the secrets out of a result, brings it within the limits, and stores
+// what they cut, in that order.
 func (h *hands) bounded(r events.Result, j job, call events.CallKey) events.Result {
-	r, wholes := limit(r, j)
+	r, wholes := limit(j.clean.Result(r), j)
 	for _, w := range wholes {
 		if w.Bytes == nil {
 			continue
@@ -268,17 +279,21 @@ const probeWait = 15 * time.Second
 // probe asks the tool whether the attempt had its effect; nil where it says no
 // or cannot tell.
 func (h *hands) probe(key attemptKey, j job) *events.Result {
-	f, ok := h.ask(context.WithoutCancel(h.n.ctx), j)
+	f, ok := h.ask(context.WithoutCancel(h.n.ctx), key.call, j)
 	if !ok || !f.Found {
 		return nil
 	}
-	r := h.bounded(f.Result, j, key.call)
-	return &r
+	return &f.Result
 }
 
 // ask runs a tool's probe as an attempt of its own, so that it has a deadline
-// and its panic is caught. ok is false where it could not tell.
-func (h *hands) ask(ctx context.Context, j job) (f tools.Finding, ok bool) {
+// and its panic is caught. ok is false where it could not tell. What it found is
+// within the limits.
+func (h *hands) ask(ctx context.Context, call events.CallKey, j job) (f tools.Finding, ok bool) {
+	j, fail := h.unseal(ctx, attemptKey{call, j.call.Attempt}, j)
+	if fail != nil {
+		return f, false
+	}
 	answer := make(chan tools.Finding, 1)
 	t := tools.Tool{
 		Spec: tools.Spec{Name: j.tool.Name, Tier: events.Readonly, Limits: tools.Limits{Wall: probeWait}},
@@ -287,14 +302,17 @@ func (h *hands) ask(ctx context.Context, j job) (f tools.Finding, ok bool) {
 			if err == nil {
 				answer <- f
 			}
-			return events.Result{Status: events.Success}, err
+			return events.Result{Status: events.Success}, quiet(err, j.clean)
 		},
 	}
 	in := j.in
 	in.Deadline = time.Time{}
-	h.n.cfg.Execute(ctx, t, in, tools.Options{Log: h.n.log, Now: h.n.cfg.Now})
+	h.n.cfg.Execute(ctx, t, in, tools.Options{Log: discreetLog(h.n.log, j.clean), Now: h.n.cfg.Now})
 	select {
 	case f = <-answer:
+		if f.Found {
+			f.Result = h.bounded(f.Result, j, call)
+		}
 		return f, true
 	default:
 		return f, false

@@ -3,8 +3,10 @@ package actors
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/policy/secrets"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -42,7 +44,7 @@ func (g Gates) learn(t tools.Tool, a *Asked) *learnt {
 }
 
 func (l *learnt) ask(t tools.Tool, args json.RawMessage) {
-	if l.violations = tools.Validate(t, args); len(l.violations) > 0 {
+	if l.violations = unsealed(tools.Validate(t, args), args); len(l.violations) > 0 {
 		return
 	}
 	l.tier = cmp.Or(t.Tier, events.Irreversible)
@@ -71,4 +73,14 @@ func (l *learnt) ask(t tools.Tool, args json.RawMessage) {
 	if t.Operands != nil {
 		l.operands = t.Operands(args)
 	}
+}
+
+// unsealed are the violations of a schema but for those of placeholders: what they stand
+// for is not known here, and is checked where it is put in, before the tool runs.
+func unsealed(found []tools.Violation, args json.RawMessage) []tools.Violation {
+	if len(found) == 0 {
+		return nil
+	}
+	sealed := secrets.SealedPaths(args)
+	return slices.DeleteFunc(found, func(v tools.Violation) bool { return slices.Contains(sealed, v.Path) })
 }

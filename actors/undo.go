@@ -203,6 +203,9 @@ func (x *undoing) undoable(r *tools.Registry) (tools.Tool, error) {
 		by, at := undoneBy(x.log, x.call.Offset)
 		return tools.Tool{}, refuse(events.Conflict, "call %s was undone already, by %s at %s: nothing was done", x.call, by.ID, at.UTC().Format(time.RFC3339))
 	}
+	if len(c.Secrets) > 0 {
+		return tools.Tool{}, refuse(events.AccessDenied, "call %s cannot be undone: its arguments held secrets, which are kept only until its turn has ended; undo it by hand", x.call)
+	}
 	if why := lifecycle.WhyNotUndone(x.past, c); why != "" {
 		return tools.Tool{}, refuse(events.Conflict, "call %s cannot be undone: %s", x.call, why)
 	}

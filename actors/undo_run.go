@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy/secrets"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -96,7 +97,7 @@ const (
 // record appends to the call's turn that it was undone, and waits until that is
 // durable. It tries until ctx ends: the effect is there.
 func (u *undoer) record(ctx context.Context, x *undoing, r events.Result) error {
-	text, _, _ := tools.CutText(r.Text.Text, tools.Limits{Text: maxUndoText})
+	text, _, _ := tools.CutText(secrets.Redact(r.Text.Text), tools.Limits{Text: maxUndoText})
 	cmd := lifecycle.Undone{
 		Call: x.call.Offset, By: x.by.Submitted.Principal,
 		Result: events.Result{Status: events.Success, Text: events.Body{Text: text}},

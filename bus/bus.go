@@ -197,10 +197,11 @@ const (
 	BucketBreaker  = "breaker"  // one cell a tool
 	BucketLock     = "lock"     // one cell a resource
 	BucketKeys     = "keys"     // idempotency: one cell a key
+	BucketSecrets  = "secrets"  // sealed values of arguments: one cell a value, with a TTL
 )
 
 // Buckets are all of them.
-var Buckets = []string{BucketPresence, BucketBreaker, BucketLock, BucketKeys}
+var Buckets = []string{BucketPresence, BucketBreaker, BucketLock, BucketKeys, BucketSecrets}
 
 // Cells are small values that the cluster shares, changed by compare-and-swap.
 type Cells interface {

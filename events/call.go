@@ -104,6 +104,8 @@ type Approved struct {
 	Scope string    `json:"scope"`
 	Hash  string    `json:"args_hash"`      // of what was approved
 	Args  *Body     `json:"args,omitempty"` // changed arguments: they pass all gates again
+	// Secrets are the sealed values that Args refers to.
+	Secrets []SecretRef `json:"secrets,omitempty"`
 	Note  string    `json:"note,omitempty"`
 }
 

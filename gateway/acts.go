@@ -35,39 +35,6 @@ func (d *Desk) CancelTurn(ctx context.Context, key events.TurnKey, by events.Pri
 	return Reply{Accepted: err == nil}, err
 }
 
-// Approval is a person's yes.
-type Approval struct {
-	By    events.Principal
-	Scope string  // events.ScopeCall (the meaning of "") or events.ScopeSession
-	Hash  string  // of the arguments that the person saw; "" means those that are asked about
-	Args  *string // changed arguments; nil means as asked
-	Note  string
-}
-
-// Approve says yes to a call that asks. The first durable decision wins: the
-// same again is no error. It returns lifecycle.ErrNotAsking, ErrHash, ErrEnded,
-// ErrCancelled, ErrNoCall or ErrNoTurn, and lifecycle.ErrArgs for changed
-// arguments that are no JSON object.
-func (d *Desk) Approve(ctx context.Context, call events.CallKey, a Approval) error {
-	cmd := lifecycle.Approve{Call: call.Offset, By: person(a.By), Scope: a.Scope, Hash: a.Hash, Note: wholeText(a.Note)}
-	if a.Args != nil {
-		args, err := lifecycle.Parse(wholeJSON(*a.Args))
-		if err != nil {
-			return err
-		}
-		cmd.Args = &args
-	}
-	_, err := d.act(ctx, call.TurnKey(), cmd)
-	return err
-}
-
-// Reject says no to a call that asks. note is for the model, "" means none. It
-// returns the errors of Approve.
-func (d *Desk) Reject(ctx context.Context, call events.CallKey, by events.Principal, note string) error {
-	_, err := d.act(ctx, call.TurnKey(), lifecycle.Reject{Call: call.Offset, By: person(by), Note: wholeText(note)})
-	return err
-}
-
 // Resolution is what became of a call that was resolved. Its JSON form is what HTTP
 // and the command line give.
 type Resolution struct {

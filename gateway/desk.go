@@ -15,6 +15,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/vault"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 )
@@ -37,6 +38,9 @@ type DeskConfig struct {
 	Now   func() time.Time // nil means time.Now
 	NewID func() string    // makes ids of commits, traces and turns; nil means ULIDs
 	Log   *slog.Logger     // nil discards
+	// Vault keeps the secrets of calls outside the log; nil: calls with secrets are
+	// refused.
+	Vault *vault.Vault
 	// Seen hears of every commit that the desk has appended, with the tools of calls
 	// that some node has let through; nil: nobody does. It must not block.
 	Seen func(s bus.Stored, tools map[int]string)
@@ -77,6 +81,7 @@ type Desk struct {
 	now   func() time.Time
 	newID func() string
 	log   *slog.Logger
+	vault *vault.Vault
 	seen  func(bus.Stored, map[int]string)
 
 	waiting  waiting
@@ -92,7 +97,7 @@ type Desk struct {
 func NewDesk(c DeskConfig) *Desk {
 	d := &Desk{
 		bus: c.Bus, local: c.Local, boot: c.Boot, poll: cmp.Or(c.Poll, 2*time.Second),
-		now: c.Now, newID: c.NewID, log: c.Log, seen: c.Seen,
+		now: c.Now, newID: c.NewID, log: c.Log, vault: c.Vault, seen: c.Seen,
 	}
 	if d.seen == nil {
 		d.seen = func(bus.Stored, map[int]string) {}
@@ -197,7 +202,7 @@ func (d *Desk) act(ctx context.Context, key events.TurnKey, cmd lifecycle.Comman
 // append decides and appends one commit. done says that everything was so already.
 func (d *Desk) append(ctx context.Context, v View, cmd lifecycle.Command) (s bus.Stored, done bool, err error) {
 	now := d.now().UTC().Truncate(time.Microsecond)
-	records, err := lifecycle.Decide(v.Turn, lifecycle.Env{Now: now}, cmd)
+	records, err := lifecycle.Decide(v.Turn, lifecycle.Env{Now: now}, silent(cmd))
 	if err != nil || len(records) == 0 {
 		return bus.Stored{}, err == nil, err
 	}

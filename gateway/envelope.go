@@ -33,6 +33,7 @@ type Envelope struct {
 	Disjoint  bool            `json:"parallel_disjoint,omitempty"`
 	Limits    events.Limits   `json:"limits,omitzero"`
 	WaitMS    int64           `json:"wait_ms,omitempty"` // how long to wait for the turn's end; 0: not at all
+	Secrets   []string        `json:"secrets,omitempty"` // JSON Pointers to arguments of every call that are secrets; what looks like one is, anyway
 
 	Traceparent string `json:"traceparent,omitempty"` // W3C; the header of that name means the same
 }
@@ -80,6 +81,9 @@ func (e Envelope) Order() (Order, error) {
 	}
 	format, calls, err := e.calls()
 	if err != nil {
+		return Order{}, err
+	}
+	if err := Declare(calls, e.Secrets); err != nil {
 		return Order{}, err
 	}
 	p := events.Principal(e.Principal)

@@ -51,7 +51,10 @@ type APIConfig struct {
 	// Keys is who may come in: it is asked for each request, and its answer may change
 	// at any time. nil: everybody is believed, and what the body says of who acts counts;
 	// for doors that only this machine's programs can reach.
-	Keys   func() *keys.Ring
+	Keys func() *keys.Ring
+	// Known says whether an id is somebody's whom another door knows: no child has it.
+	// nil: there is no other door.
+	Known  func(id string) bool
 	Open   []string         // paths for which nobody has to say who they are, beside /healthz
 	Proxy  bool             // all requests come from a proxy: their addresses tell nobody apart
 	TLS    *tls.Config      // nil: plain HTTP
@@ -77,6 +80,7 @@ type API struct {
 	closing chan struct{} // closed when streams must end
 
 	keys     func() *keys.Ring
+	known    func(id string) bool
 	open     map[string]bool // patterns of routes for everybody
 	tls      *tls.Config
 	now      func() time.Time
@@ -94,7 +98,7 @@ func NewAPI(c APIConfig) *API {
 	a := &API{
 		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, breaker: c.Breaker, policy: c.Policy,
 		hosts: c.Hosts, ping: c.Ping, log: c.Log, closing: make(chan struct{}),
-		keys: c.Keys, open: map[string]bool{healthRoute: true}, tls: c.TLS, now: c.Now, limits: l,
+		keys: c.Keys, known: c.Known, open: map[string]bool{healthRoute: true}, tls: c.TLS, now: c.Now, limits: l,
 		places: make(chan struct{}, l.Requests), streams: make(chan struct{}, l.Streams), bodies: newBodies(),
 		shares:   &shares{limits: l, of: make(map[string]*share)},
 		failures: &failures{proxy: c.Proxy, of: make(map[netip.Prefix]*failed)},

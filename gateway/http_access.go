@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy/access"
 	"github.com/sluice-run/sluice/projections"
 )
@@ -28,15 +30,57 @@ func acts(r *http.Request, said Who) (events.Principal, error) {
 	return who(r).Acts(events.Principal(said))
 }
 
+// actor is who asks for an act that has nothing but an actor in its body, if that.
+func (a *API) actor(w http.ResponseWriter, r *http.Request) (events.Principal, error) {
+	var in struct {
+		Principal Who `json:"principal,omitzero"`
+	}
+	if err := a.decodeOptional(w, r, &in); err != nil {
+		return events.Principal{}, err
+	}
+	by, err := acts(r, in.Principal)
+	return person(by), err
+}
+
 // submits is the principal of a submission: see access.Identity.Submits.
 func (a *API) submits(r *http.Request, said events.Principal) (events.Principal, error) {
-	known := func(string) bool { return false }
-	if a.keys != nil {
-		known = a.keys().Known
+	known := func(id string) bool {
+		return a.keys != nil && a.keys().Known(id) || a.known != nil && a.known(id)
 	}
 	p, err := who(r).Submits(said, known)
 	p.ID = cmp.Or(p.ID, DefaultPrincipal) // of somebody who is believed, and has not said it
 	return p, err
+}
+
+// mayUndo returns nil where a submission undoes no call of somebody else's. A trace is
+// open to all who know its id, and the tool that undoes looks no further than the trace:
+// who may not have calls undone may do so with its own alone. What the tool would make of
+// other arguments is the tool's to say.
+func (d *Desk) mayUndo(ctx context.Context, id access.Identity, s events.TurnSubmitted) error {
+	if id.Reach(access.Compensate) == access.All {
+		return nil
+	}
+	for _, c := range s.Calls {
+		if c.Tool != lifecycle.UndoTool {
+			continue
+		}
+		args, err := lifecycle.Parse(wholeJSON(c.Args.Text))
+		if err != nil {
+			continue
+		}
+		call, ok := lifecycle.UndoOf(json.RawMessage(args.JSON))
+		if !ok {
+			continue
+		}
+		v, err := d.Get(ctx, call.TurnKey())
+		switch {
+		case err != nil:
+			return err // also where there is no such turn: it could still come
+		case !id.Owns(v.Turn.Submitted.Principal):
+			return access.May(id, access.Compensate)
+		}
+	}
+	return nil
 }
 
 // whoami answers GET /v1/whoami.
@@ -78,20 +122,14 @@ func (a *API) getPolicy(w http.ResponseWriter, _ *http.Request) error {
 
 // reloadPolicy is POST /v1/policy/reload. A policy that does not load changes nothing.
 func (a *API) reloadPolicy(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Principal Who `json:"principal,omitzero"`
-	}
-	if err := a.decodeOptional(w, r, &in); err != nil {
+	by, err := a.actor(w, r)
+	if err != nil {
 		return err
 	}
 	if a.policy == nil {
 		return errNoPolicy
 	}
-	by, err := acts(r, in.Principal)
-	if err != nil {
-		return err
-	}
-	state, err := a.policy.ReloadPolicy(person(by))
+	state, err := a.policy.ReloadPolicy(by)
 	if err != nil {
 		return problem(http.StatusUnprocessableEntity, "policy-refused", "The policy was not read anew, and nothing has changed", wholeText(err.Error()),
 			"mend what the detail names, and reload again")

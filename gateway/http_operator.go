@@ -67,13 +67,15 @@ func SwitchedOff(was Circuit) Switched {
 
 // resetBreaker is POST /v1/breakers/{tool}/reset.
 func (a *API) resetBreaker(w http.ResponseWriter, r *http.Request) error {
-	if err := a.decodeOptional(w, r, &struct{}{}); err != nil {
+	by, err := a.actor(w, r)
+	if err != nil {
 		return err
 	}
 	was, err := a.desk.ResetCircuit(r.Context(), a.breaker, r.PathValue("tool"))
 	if err != nil {
 		return err
 	}
+	a.log.Info("a circuit was reset", "tool", was.Tool, "by", by.ID)
 	ok(w, SwitchedOff(was))
 	return nil
 }

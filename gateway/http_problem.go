@@ -65,6 +65,10 @@ var verdicts = []struct {
 	{bus.ErrNotFound, http.StatusNotFound, "not-found", "It is not there", "check the digest"},
 	{lifecycle.ErrDifferent, http.StatusConflict, "turn-exists", "The turn exists with other calls", "use a new turn id, or submit exactly the same calls"},
 	{lifecycle.ErrHash, http.StatusConflict, "other-arguments", "The arguments are not those that were asked about", "look at GET /v1/approvals again"},
+	{lifecycle.ErrDecider, http.StatusForbidden, "may-not-decide", "Who answers may not decide about this call", "have a person answer, who is not the one that asks"},
+	{lifecycle.ErrSuperseded, http.StatusConflict, "superseded", "The call was asked about again", "look at GET /v1/approvals again, and answer the asking that is open"},
+	{lifecycle.ErrExpired, http.StatusConflict, "expired", "The time to answer is over", "nothing more can be approved here: the agent may ask again"},
+	{ErrNoApproval, http.StatusNotFound, "no-approval", "There is no such approval", "GET /v1/approvals shows what waits"},
 	{lifecycle.ErrNotAsking, http.StatusConflict, "not-asking", "No approval is asked for", "look at GET /v1/approvals"},
 	{lifecycle.ErrCancelled, http.StatusConflict, "cancelled", "Its end was asked for", "nothing more can be approved here"},
 	{lifecycle.ErrEnded, http.StatusConflict, "ended", "It has ended", "GET the turn to see how"},
@@ -112,7 +116,7 @@ func about(key events.TurnKey, err error) error {
 
 // writeProblem answers with an error.
 func (a *API) writeProblem(w http.ResponseWriter, r *http.Request, err error) {
-	p := problemOf(err)
+	p := problemOf(err).discreet()
 	switch {
 	case p.wait > 0:
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(p.wait.Seconds()))))

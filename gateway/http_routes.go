@@ -36,6 +36,7 @@ func (a *API) routes() []route {
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/resolve", access.Resolve, "", a.resolve},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/compensate", access.Compensate, "", a.compensate},
 		{"GET /v1/approvals", access.Read, "", a.getApprovals},
+		{"GET /v1/approvals/{trace}/{turn}/{call}", access.Read, "asking", a.getApproval},
 		{"GET /v1/traces", access.Watch, "since until tool status principal text order cursor limit", a.getTraces},
 		{"GET /v1/traces/{trace}", access.Watch, "", a.getTrace},
 		{"GET /v1/traces/{trace}/timeline", access.Watch, "cursor limit", a.getTimeline},
@@ -74,6 +75,7 @@ func (a *API) enter(rt route) http.Handler {
 	known := strings.Fields(rt.query)
 	turn := strings.Contains(rt.pattern, "{turn}")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer a.letGo(visitOf(r))
 		err := a.allowed(r, rt, turn)
 		if err == nil {
 			err = checkQuery(r, known)
@@ -84,7 +86,6 @@ func (a *API) enter(rt route) http.Handler {
 		if err == nil {
 			err = rt.serve(w, r)
 		}
-		a.letGo(visitOf(r))
 		if err != nil {
 			a.writeProblem(w, r, err)
 		}

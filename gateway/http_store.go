@@ -220,9 +220,7 @@ func (a *API) getApprovals(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ok(w, struct {
-		Approvals []projections.Pending `json:"approvals"`
-	}{ownOnly(r, list)})
+	ok(w, a.desk.listed(ownOnly(r, list)))
 	return nil
 }
 
@@ -252,12 +250,14 @@ func (a *API) getStore(w http.ResponseWriter, r *http.Request) error {
 // rebuildStore is POST /v1/readstore/rebuild: it is built anew, and read as it is
 // meanwhile.
 func (a *API) rebuildStore(w http.ResponseWriter, r *http.Request) error {
-	if err := a.decodeOptional(w, r, &struct{}{}); err != nil {
+	by, err := a.actor(w, r)
+	if err != nil {
 		return err
 	}
 	if a.store == nil {
 		return errNoStore
 	}
+	a.log.Info("the read store is built anew", "by", by.ID)
 	status := "accepted"
 	if !a.store.Rebuild() {
 		status = "already_rebuilding"

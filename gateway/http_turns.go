@@ -36,6 +36,9 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if o.Turn.Principal, err = a.submits(r, o.Said); err != nil {
 		return err
 	}
+	if err := a.desk.mayUndo(r.Context(), who(r), o.Turn); err != nil {
+		return err
+	}
 	a.letGo(visitOf(r)) // whoever waits for a turn's end holds no body
 	if tp := r.Header.Get("Traceparent"); o.Turn.Traceparent == "" && traceparent(tp) {
 		o.Turn.Traceparent = tp
@@ -278,6 +281,7 @@ type act struct {
 	Note      string          `json:"note,omitempty"`      // of an approval, a denial, a resolution
 	Scope     string          `json:"scope,omitempty"`     // of an approval: call or session
 	Hash      string          `json:"args_hash,omitempty"` // of the arguments that the person saw
+	Asking    int             `json:"asking,omitempty"`    // which of the call's askings is answered; 0: the last one
 	Args      json.RawMessage `json:"args,omitempty"`      // changed arguments
 	Effects   events.Effects  `json:"effects,omitempty"`   // of a resolution: none or done
 }
@@ -342,34 +346,6 @@ func (a *API) actOn(w http.ResponseWriter, r *http.Request, do func(call events.
 		return err
 	}
 	return do(call, by, in)
-}
-
-func (a *API) approve(w http.ResponseWriter, r *http.Request) error {
-	return a.actOn(w, r, func(call events.CallKey, by events.Principal, in act) error {
-		yes := Approval{By: by, Scope: in.Scope, Hash: in.Hash, Note: in.Note}
-		if in.Scope != "" && in.Scope != events.ScopeCall && in.Scope != events.ScopeSession {
-			return BadRequest(fmt.Sprintf("scope %q", in.Scope), "say call or session, or nothing for call")
-		}
-		if !isNull(in.Args) {
-			text := string(in.Args)
-			yes.Args = &text
-		}
-		if err := a.desk.Approve(r.Context(), call, yes); err != nil {
-			return err
-		}
-		ok(w, replied{Status: "approved"})
-		return nil
-	})
-}
-
-func (a *API) deny(w http.ResponseWriter, r *http.Request) error {
-	return a.actOn(w, r, func(call events.CallKey, by events.Principal, in act) error {
-		if err := a.desk.Reject(r.Context(), call, by, in.Note); err != nil {
-			return err
-		}
-		ok(w, replied{Status: "denied"})
-		return nil
-	})
 }
 
 func (a *API) resolve(w http.ResponseWriter, r *http.Request) error {

@@ -75,6 +75,7 @@ func (d *Desk) importTurn(ctx context.Context, key events.TurnKey, s events.Turn
 	if err := lifecycle.CheckSubmission(s); err != nil {
 		return false, err
 	}
+	s, answers = unsecret(s, answers)
 	if s, err = d.refer(ctx, s); err != nil {
 		return false, err
 	}

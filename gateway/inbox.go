@@ -3,10 +3,13 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"sync"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/projections"
 )
 
@@ -43,4 +46,77 @@ func (d *Desk) Inbox(ctx context.Context) ([]projections.Pending, error) {
 		}
 		return in.state.List(), nil
 	}
+}
+
+// Approvals are the pages of what waits for a person, soonest expiry first.
+func (d *Desk) Approvals(ctx context.Context) ([]projections.Page, error) {
+	list, err := d.Inbox(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return projections.Pages(list, d.now()), nil
+}
+
+// maxWhole is how much of what is kept outside the log one page shows; more is left to
+// the reference.
+const maxWhole = 1 << 20
+
+// Approval is the page of one approval, one that is over too, with what it keeps outside
+// the log. It returns ErrNoApproval, lifecycle.ErrNoTurn or lifecycle.ErrNoCall.
+func (d *Desk) Approval(ctx context.Context, id ApprovalID) (projections.Page, error) {
+	v, err := d.Get(ctx, id.Call.TurnKey())
+	if err != nil {
+		return projections.Page{}, err
+	}
+	if v.Turn.Call(id.Call.Offset) == nil {
+		return projections.Page{}, fmt.Errorf("call %s: %w", id.Call, lifecycle.ErrNoCall)
+	}
+	a := askingOf(v, id)
+	if a == nil {
+		return projections.Page{}, fmt.Errorf("%s: %w", id, ErrNoApproval)
+	}
+	var w projections.Whole
+	w.Args = d.kept(ctx, a.Args.Ref)
+	if a.Preview != nil {
+		w.Preview = d.kept(ctx, a.Preview.Text.Ref)
+	}
+	return projections.PageOf(a.Pending, a.State, a.Decision, w, d.now()), nil
+}
+
+// askingOf is the asking in a turn that is named, or nil.
+func askingOf(v View, id ApprovalID) *projections.Asking {
+	var found *projections.Asking
+	for _, a := range projections.Askings(eventsOf(v)) {
+		if a.Call == id.Call && (id.Asking == 0 || a.Asking == id.Asking) {
+			found = &a
+		}
+	}
+	return found
+}
+
+// eventsOf are the events of a turn, in order.
+func eventsOf(v View) iter.Seq[projections.Event] {
+	return func(yield func(projections.Event) bool) {
+		for _, s := range v.Commits {
+			for e := range projections.Events(s.Generation, s.Seq, s.Commit) {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// kept is a text that is kept outside the log; "" where there is none, or where it
+// cannot be had now: the page then says where it is.
+func (d *Desk) kept(ctx context.Context, ref *events.BlobRef) string {
+	if ref == nil || ref.Size > maxWhole {
+		return ""
+	}
+	b, err := d.bus.Blobs().Get(ctx, *ref)
+	if err != nil {
+		d.log.Warn("what an approval shows cannot be read", "digest", ref.Digest, "err", err)
+		return ""
+	}
+	return string(b)
 }

@@ -239,7 +239,7 @@ func TestHTTPActsWithAStore(t *testing.T) {
 		t.Errorf("inbox: %s", out)
 	}
 	d.want(200, "approved", "POST", "/v1/turns/tr/tu/calls/0/approve", "")
-	d.want(200, `"approvals":[{"call":{"trace":"tr","turn":"tu","call":1}`, "GET", "/v1/approvals", "")
+	d.want(200, `"call":{"trace":"tr","turn":"tu","call":1}`, "GET", "/v1/approvals", "")
 	d.want(200, "denied", "POST", "/v1/turns/tr/tu/calls/1/deny", "")
 	d.want(200, `{"approvals":[]}`, "GET", "/v1/approvals", "")
 }

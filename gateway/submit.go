@@ -31,11 +31,12 @@ type Ticket struct {
 // are taken, and the errors of bus.Log. The ticket names the ids with an error,
 // too: repeating them is safe.
 func (d *Desk) Submit(ctx context.Context, key events.TurnKey, s events.TurnSubmitted) (Ticket, error) {
-	key, s, err := d.admit(ctx, key, s)
+	key, s, secret, err := d.admit(ctx, key, s)
 	if err != nil {
 		return Ticket{Key: key}, err
 	}
 	t, v, err := d.enter(ctx, key, s)
+	d.unkeep(ctx, v, secret, err)
 	if err != nil {
 		return t, err
 	}
@@ -52,13 +53,14 @@ func (d *Desk) Submit(ctx context.Context, key events.TurnKey, s events.TurnSubm
 // durable, so that nobody waits for a barrier in between. If limit passes
 // first (0: no limit), the view has not ended, and the submission is durable.
 func (d *Desk) Run(ctx context.Context, key events.TurnKey, s events.TurnSubmitted, limit time.Duration) (Ticket, View, error) {
-	key, s, err := d.admit(ctx, key, s)
+	key, s, secret, err := d.admit(ctx, key, s)
 	if err != nil {
 		return Ticket{Key: key}, View{}, err
 	}
 	w := d.watch(key) // BEFORE anybody can run it
 	defer w.cancel()
 	t, v, err := d.enter(ctx, key, s)
+	d.unkeep(ctx, v, secret, err)
 	if err != nil {
 		return t, v, err
 	}
@@ -74,9 +76,9 @@ func (d *Desk) Run(ctx context.Context, key events.TurnKey, s events.TurnSubmitt
 	return t, v, err
 }
 
-// admit checks a submission, makes text and ids of it, and stores its large
-// bodies. Nothing is kept of one that is refused.
-func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmitted) (events.TurnKey, events.TurnSubmitted, error) {
+// admit checks a submission, makes text and ids of it, takes its secrets out and
+// keeps them, and stores its large bodies. Nothing is kept of one that is refused.
+func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmitted) (events.TurnKey, events.TurnSubmitted, []sealed, error) {
 	if key.Trace == "" {
 		key.Trace = d.newID()
 	}
@@ -84,17 +86,30 @@ func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 		key.Turn = d.newID()
 	}
 	if err := key.Check(); err != nil {
-		return key, s, fmt.Errorf("%w: %w", lifecycle.ErrSubmission, err)
+		return key, s, nil, fmt.Errorf("%w: %w", lifecycle.ErrSubmission, err)
 	}
 	s = whole(s)
-	if err := lifecycle.CheckSubmission(s); err != nil {
-		if large(s.Calls) {
-			err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
-		}
-		return key, s, err
+	if err := checkSize(s); err != nil {
+		return key, s, nil, err
+	}
+	s, secret := d.seal(s)
+	if err := checkSize(s); err != nil { // a placeholder may be longer than what it stands for
+		return key, s, nil, err
+	}
+	if err := d.keep(ctx, key, secret); err != nil {
+		return key, s, nil, err
 	}
 	s, err := d.refer(ctx, s)
-	return key, s, err
+	return key, s, secret, err
+}
+
+// checkSize returns nil for a submission within the bounds, or an ErrSubmission.
+func checkSize(s events.TurnSubmitted) error {
+	err := lifecycle.CheckSubmission(s)
+	if err != nil && large(s.Calls) {
+		err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
+	}
+	return err
 }
 
 // large says whether it is the amount that is wrong with the calls of a

@@ -92,14 +92,14 @@ func evolveCall(c *Call, m Meta, e events.Event) bool {
 	switch e := e.(type) {
 	case *events.Requested:
 		c.Phase, c.Hash, c.RequestedAt = PhaseRequested, e.Hash, m.At
-		c.Tool, c.Args = e.Tool, e.Args
+		c.Tool, c.Args, c.Secrets = e.Tool, e.Args, e.Secrets
 	case *events.ApprovalRequested:
 		c.Phase, c.Asked, c.AskedAt, c.Approved = PhaseAsking, e, m.At, nil
 		c.Verdict = &e.Verdict
 	case *events.Approved:
 		c.Phase, c.Approved, c.ApprovedAt = PhaseApproved, e, m.At
 		if e.Args != nil {
-			c.Args, c.Hash = *e.Args, e.Hash
+			c.Args, c.Hash, c.Secrets = *e.Args, e.Hash, e.Secrets
 		}
 	case *events.Authorized:
 		c.Phase, c.Verdict, c.AuthorizedAt = PhaseAuthorized, &e.Verdict, m.At

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"slices"
 	"strings"
 )
@@ -97,7 +96,7 @@ func (p *parser) object(depth int) (plain, canon []byte, err error) {
 			return nil, nil, fmt.Errorf("%w: a member's name must be a string", ErrArgs)
 		}
 		if seen[name] {
-			return nil, nil, fmt.Errorf("%w: member %q stands twice", ErrArgs, name)
+			return nil, nil, fmt.Errorf("%w: member %.100q stands twice", ErrArgs, name)
 		}
 		seen[name] = true
 		v, c, err := p.value(depth)
@@ -186,30 +185,43 @@ func quote(s string) []byte {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
+// exponent reads what stands behind the e of a number; ok is false where it is out of
+// bounds. It has as many digits as the arguments have room for, and is not read whole.
+func exponent(s string) (e int, ok bool) {
+	digits := strings.TrimLeft(strings.TrimLeft(s, "+-"), "0")
+	if len(digits) > 3 {
+		return 0, false
+	}
+	for _, c := range digits {
+		e = e*10 + int(c-'0')
+	}
+	if strings.HasPrefix(s, "-") {
+		e = -e
+	}
+	return e, e >= -maxExp && e <= maxExp
+}
+
 // number is one spelling for each value: 1, 1.0 and 1e0 are the same number,
 // and no digit of a large one is lost. Numbers whose exponent is out of bounds
 // keep their spelling: they are equal only to themselves.
 func number(s string) []byte {
 	mantissa, exp, _ := strings.Cut(strings.ToLower(s), "e")
-	e, ok := new(big.Int).SetString(strings.TrimPrefix(exp, "+"), 10)
-	if exp == "" {
-		e, ok = big.NewInt(0), true
-	}
-	if !ok || !e.IsInt64() || e.Int64() > maxExp || e.Int64() < -maxExp {
+	e, ok := exponent(exp)
+	if !ok {
 		return []byte(s)
 	}
 	whole, frac, _ := strings.Cut(mantissa, ".")
 	neg := strings.HasPrefix(whole, "-")
 	digits := strings.TrimPrefix(whole, "-") + frac
-	scale := e.Int64() - int64(len(frac))
+	scale := e - len(frac)
 	trimmed := strings.TrimRight(digits, "0")
-	scale += int64(len(digits) - len(trimmed))
+	scale += len(digits) - len(trimmed)
 	trimmed = strings.TrimLeft(trimmed, "0")
 	switch {
 	case trimmed == "":
 		return []byte("0")
 	case scale >= 0 && scale <= maxZeros:
-		trimmed += strings.Repeat("0", int(scale))
+		trimmed += strings.Repeat("0", scale)
 	default:
 		trimmed = fmt.Sprintf("%se%d", trimmed, scale)
 	}

@@ -139,6 +139,8 @@ func TestBadArguments(t *testing.T) {
 		arrays(64):                               "nested deeper than 64",
 		arrays(500_000):                          "nested deeper than 64",
 		strings.Repeat(" ", lifecycle.MaxArgs+1): "at most 1048576",
+		`{"\ud800":1,"\udfff":2}`:                "stands twice", // both are U+FFFD to whoever reads them
+		"{\"a\xff\":1,\"a\xfe\":2}":              "stands twice",
 	} {
 		_, err := lifecycle.Parse(raw)
 		if !errors.Is(err, lifecycle.ErrArgs) || !strings.Contains(err.Error(), says) {
@@ -151,17 +153,26 @@ func TestBadArguments(t *testing.T) {
 
 // TestLargeArguments take no more time or space than their size explains.
 func TestLargeArguments(t *testing.T) {
-	var members, numbers strings.Builder
+	var members, numbers, exponents strings.Builder
 	for i := 0; members.Len() < lifecycle.MaxArgs-40; i++ {
 		fmt.Fprintf(&members, `,"%d":0`, i)
 	}
 	for numbers.Len() < lifecycle.MaxArgs-40 {
 		numbers.WriteString(",1e400")
 	}
+	for exponents.Len() < lifecycle.MaxArgs-60 {
+		exponents.WriteString(",1e999999999,-2E-999999999,0e99999")
+	}
 	for _, raw := range []string{
 		"{" + members.String()[1:] + "}",
 		`{"a":[` + numbers.String()[1:] + "]}",
 		`{"a":"` + strings.Repeat(`\u0000`, 170_000) + `"}`,
+		`{"a":[` + exponents.String()[1:] + "]}",
+		`{"a":1e` + strings.Repeat("9", 1_000_000) + "}",
+		`{"a":1e-` + strings.Repeat("0", 1_000_000) + "1}",
+		`{"a":0.` + strings.Repeat("0", 1_000_000) + "1}",
+		`{"a":` + strings.Repeat("9", 1_000_000) + "e400}",
+		`{"` + strings.Repeat(`\ud800`, 170_000) + `":0}`,
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -17,6 +17,8 @@ type Approve struct {
 	Hash   string // of the arguments that the person saw; "" means those that are asked about
 	Args   *Args  // changed arguments; nil means as asked
 	Note   string
+
+	Secrets []events.SecretRef // the sealed values that Args refers to
 }
 
 // Reject is a person's no.
@@ -75,7 +77,7 @@ func (d *decider) approve(c Approve) error {
 	}
 	e := &events.Approved{By: c.By, Scope: cmp.Or(c.Scope, events.ScopeCall), Hash: call.Asked.Hash, Note: c.Note}
 	if c.Args != nil && c.Args.Hash != call.Asked.Hash {
-		e.Args, e.Hash = &events.Body{Text: string(c.Args.JSON)}, c.Args.Hash
+		e.Args, e.Hash, e.Secrets = &events.Body{Text: string(c.Args.JSON)}, c.Args.Hash, c.Secrets
 	}
 	d.emit(c.Call, e)
 	return nil

@@ -36,8 +36,9 @@ type Call struct {
 	Phase    Phase
 	Last     events.Kind // its last event that moves it along
 	Tool     string
-	Args     events.Body // as the model sent them, or as a person changed them
-	Hash     string      // of the canonical Args; "" where they do not parse
+	Args     events.Body        // as the model sent them, or as a person changed them
+	Hash     string             // of the canonical Args; "" where they do not parse
+	Secrets  []events.SecretRef // the sealed values that Args refers to
 	Verdict  *events.Verdict
 	Asked    *events.ApprovalRequested
 	Approved *events.Approved

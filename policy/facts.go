@@ -82,13 +82,23 @@ func Look(r Request) Facts {
 }
 
 func (f *Facts) addPaths(workspace, at string, paths []string) {
-	if len(f.Paths)+len(paths) > MaxPaths {
-		f.Excess = Finding{Decision: Deny, Code: events.TooLarge, Reason: tooManyPaths, Policies: []string{"path.workspace"}}
+	tooMany := Finding{Decision: Deny, Code: events.TooLarge, Reason: tooManyPaths, Policies: []string{"path.workspace"}}
+	if len(paths) > MaxPaths {
+		f.Excess = tooMany
 		return
 	}
+	seen := make(map[string]bool, len(f.Paths)+len(paths))
+	for _, o := range f.Paths {
+		seen[o.Text] = true
+	}
 	for _, p := range paths {
-		if slices.ContainsFunc(f.Paths, func(o PathFact) bool { return o.Text == p }) {
+		if seen[p] {
 			continue
+		}
+		seen[p] = true
+		if len(f.Paths) == MaxPaths {
+			f.Excess = tooMany
+			return
 		}
 		fact := lookAtPath(workspace, p)
 		fact.Path = at
@@ -155,8 +165,7 @@ func lookAtHost(h string, check func(string) error) HostFact {
 	}
 	rest, _, _ = strings.Cut(rest, "/")
 	name, port := splitPort(rest)
-	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
-	f.Name, f.Port = strings.TrimSuffix(strings.ToLower(name), "."), port
+	f.Name, f.Port = plainHost(name), port
 	return f
 }
 

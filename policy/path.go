@@ -11,8 +11,9 @@ import (
 
 // Bounds of a path.
 const (
-	MaxPath    = 4096 // bytes
-	MaxSegment = 255  // bytes between two slashes
+	MaxPath     = 4096 // bytes
+	MaxSegment  = 255  // bytes between two slashes
+	MaxSegments = 200  // names, one in the other: each is looked up from the first one on
 )
 
 // ErrPath says that a path may not be used.
@@ -64,6 +65,9 @@ func checkSegments(p string) error {
 		return refuse("the path names a drive or a scheme; give one relative to the workspace")
 	}
 	segments := strings.Split(p, "/")
+	if len(segments) > MaxSegments {
+		return refuse("the path is deeper than %d folders; use a shorter one", MaxSegments)
+	}
 	if s := segments[0]; s == "~" || strings.HasPrefix(s, "~") && len(segments) > 1 {
 		return refuse("the path begins in a home folder; give one relative to the workspace")
 	}
@@ -83,7 +87,11 @@ func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 // parent reports whether some system takes a name for the parent folder.
 func parent(s string) bool {
 	s, _, _ = strings.Cut(s, ";")
-	return strings.Trim(s, " ") == ".."
+	switch strings.Trim(s, " ") {
+	case "..", "\u2025", "\ufe30": // two dots in one character
+		return true
+	}
+	return false
 }
 
 // hidden holds for runes that a reader of a name may not see as they are. The joiners

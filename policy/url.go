@@ -36,7 +36,17 @@ func CheckURL(raw string) (host string, err error) {
 	if port := u.Port(); port != "" && port != defaultPort(u.Scheme) || strings.HasSuffix(u.Host, ":") {
 		return "", refuseHost("only the port %s of %s may be reached; leave the port out", defaultPort(u.Scheme), u.Scheme)
 	}
-	return strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), nil
+	return plainHost(u.Hostname()), nil
+}
+
+// plainHost is the one spelling of a host, without brackets: names in lower case and
+// without the dot that may end them, addresses as they are written shortest.
+func plainHost(host string) string {
+	host = strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"))
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.String()
+	}
+	return strings.TrimSuffix(host, ".")
 }
 
 func defaultPort(scheme string) string {

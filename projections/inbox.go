@@ -10,7 +10,7 @@ import (
 
 // Inbox is what waits for a person now.
 var Inbox = Projection[Waiting]{
-	Name: "inbox", Version: 2,
+	Name: "inbox", Version: 3,
 	Init:  func() Waiting { return Waiting{Asked: map[string]Pending{}, Turns: map[string]Asker{}} },
 	Apply: ask,
 }
@@ -25,11 +25,17 @@ type Waiting struct {
 // escapes control and bidi characters, and cuts nothing from Asks.
 type Pending struct {
 	Call        events.CallKey   `json:"call"`
-	Seq         uint32           `json:"seq"` // of the approval_requested
+	Seq         uint32           `json:"seq"`    // of the approval_requested
+	Asking      int              `json:"asking"` // which of the call's askings it is, from 1
 	Tool        string           `json:"tool"`
 	ToolVersion string           `json:"tool_version,omitempty"`
 	Principal   events.Principal `json:"principal"` // who wants it
-	Asks        string           `json:"asks"`      // what would happen
+	Workspace   string           `json:"workspace,omitempty"`
+	Mode        string           `json:"mode,omitempty"`
+	Model       string           `json:"model,omitempty"`   // that wants it, where the caller has noted one
+	Asks        string           `json:"asks"`              // what would happen
+	Args        events.Body      `json:"args"`              // whole: by reference where they are large
+	Preview     *events.Preview  `json:"preview,omitempty"` // what it would change; nil: its tool shows nothing
 	Why         string           `json:"why"`
 	Hash        string           `json:"args_hash"` // what a yes is bound to
 	Tier        events.Tier      `json:"tier,omitempty"`
@@ -45,7 +51,11 @@ type Pending struct {
 type Asker struct {
 	Principal events.Principal `json:"principal"`
 	Tools     []string         `json:"tools"`
+	Args      []events.Body    `json:"args,omitempty"`     // of each call that has not ended; none where nobody can be asked
 	Imported  bool             `json:"imported,omitempty"` // it is never run
+	Workspace string           `json:"workspace,omitempty"`
+	Mode      string           `json:"mode,omitempty"`
+	Model     string           `json:"model,omitempty"`
 }
 
 // List is all that waits, soonest expiry first, then by call.
@@ -73,24 +83,46 @@ func ask(w Waiting, e Event) Waiting {
 		if turn, open := w.Turns[e.Turn.String()]; open && !turn.Imported { // otherwise nobody would go on with the call
 			w.Asked[call.String()] = w.pending(call, e, v)
 		}
-	case *events.Approved, *events.CancelRequested: // after a cancel an approval is refused
+	case *events.Approved:
+		delete(w.Asked, call.String())
+		if v.Args != nil {
+			w.argue(e, *v.Args)
+		}
+	case *events.CancelRequested: // after a cancel an approval is refused
 		delete(w.Asked, call.String())
 	default:
 		if events.IsTerminal(e.Kind()) {
 			delete(w.Asked, call.String())
+			w.argue(e, events.Body{})
 		}
 	}
 	return w
 }
 
+// argue notes what a call's arguments are from now on.
+func (w Waiting) argue(e Event, args events.Body) {
+	if list := w.Turns[e.Turn.String()].Args; e.Call >= 0 && e.Call < len(list) {
+		list[e.Call] = args
+	}
+}
+
 func askTurn(w Waiting, e Event) Waiting {
 	switch v := e.Event.(type) {
 	case *events.TurnSubmitted:
-		a := Asker{Principal: v.Principal, Tools: make([]string, len(v.Calls)), Imported: v.Imported != ""}
+		a := Asker{
+			Principal: v.Principal, Tools: make([]string, len(v.Calls)), Imported: v.Imported != "", Workspace: v.Workspace, Mode: v.Mode,
+		}
 		for i, c := range v.Calls {
 			a.Tools[i] = c.Tool
+			if v.CanAsk { // otherwise nobody will ever be shown them
+				a.Args = append(a.Args, c.Args)
+			}
 		}
 		w.Turns[e.Turn.String()] = a
+	case *events.ModelStarted:
+		w.model(e.Turn, v.Model)
+	case *events.ModelCompleted:
+		w.model(e.Turn, v.Model)
 	case *events.TurnCancelRequested:
 		w.drop(e.Turn)
 	default:
@@ -102,6 +134,22 @@ func askTurn(w Waiting, e Event) Waiting {
 	return w
 }
 
+// model notes which model wants what the turn asks, and will ask.
+func (w Waiting) model(turn events.TurnKey, name string) {
+	a, open := w.Turns[turn.String()]
+	if !open {
+		return
+	}
+	a.Model = name
+	w.Turns[turn.String()] = a
+	for i := range a.Tools {
+		if p, asked := w.Asked[turn.Call(i).String()]; asked {
+			p.Model = name
+			w.Asked[turn.Call(i).String()] = p
+		}
+	}
+}
+
 // drop forgets what the turn asks.
 func (w Waiting) drop(turn events.TurnKey) {
 	for i := range w.Turns[turn.String()].Tools {
@@ -111,14 +159,17 @@ func (w Waiting) drop(turn events.TurnKey) {
 
 func (w Waiting) pending(call events.CallKey, e Event, v *events.ApprovalRequested) Pending {
 	p := Pending{
-		Call: call, Seq: e.Seq, ToolVersion: v.ToolVersion, Asks: v.Asks, Why: v.Why, Hash: v.Hash,
+		Call: call, Seq: e.Seq, Asking: v.Number(), Preview: v.Preview, ToolVersion: v.ToolVersion, Asks: v.Asks, Why: v.Why, Hash: v.Hash,
 		Tier: v.Verdict.Tier, Operation: v.Verdict.Operation, Operands: v.Operands,
 		Policies: v.Policies, Policy: v.Policy, At: e.At, Expires: v.Expires.UTC(),
 	}
 	turn := w.Turns[e.Turn.String()]
-	p.Principal = turn.Principal
+	p.Principal, p.Workspace, p.Mode, p.Model = turn.Principal, turn.Workspace, turn.Mode, turn.Model
 	if call.Offset >= 0 && call.Offset < len(turn.Tools) {
 		p.Tool = turn.Tools[call.Offset]
+	}
+	if call.Offset >= 0 && call.Offset < len(turn.Args) {
+		p.Args = turn.Args[call.Offset]
 	}
 	return p
 }

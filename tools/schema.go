@@ -15,6 +15,7 @@ const (
 	maxSchemaBytes = 256 << 10
 	maxSchemaDepth = 128 // of the document: a nested property is two levels
 	maxSchemas     = 4096
+	maxSchemaTexts = 16 << 20 // bytes of the texts that are remembered
 )
 
 // ErrSchema says that a schema cannot be used for a tool's arguments.
@@ -30,11 +31,12 @@ func (noLoader) Load(url string) (any, error) {
 // schemas are compiled once for each text, not once for each call.
 var schemas = struct {
 	sync.RWMutex
-	compiled map[string]*jsonschema.Schema
-}{compiled: map[string]*jsonschema.Schema{}}
+	compiled map[string]*compiled
+	texts    int // bytes of the keys
+}{compiled: map[string]*compiled{}}
 
 // compiledSchema returns the compiled form of a schema, or an error that wraps ErrSchema.
-func compiledSchema(text json.RawMessage) (*jsonschema.Schema, error) {
+func compiledSchema(text json.RawMessage) (*compiled, error) {
 	schemas.RLock()
 	s := schemas.compiled[string(text)]
 	schemas.RUnlock()
@@ -47,14 +49,19 @@ func compiledSchema(text json.RawMessage) (*jsonschema.Schema, error) {
 	}
 	schemas.Lock()
 	defer schemas.Unlock()
-	if len(schemas.compiled) >= maxSchemas {
+	if len(schemas.compiled) >= maxSchemas || schemas.texts+len(text) > maxSchemaTexts {
 		clear(schemas.compiled) // servers that change their schemas for ever must not fill the memory
+		schemas.texts = 0
 	}
 	schemas.compiled[string(text)] = s
+	schemas.texts += len(text)
 	return s, nil
 }
 
-func compileSchema(text json.RawMessage) (*jsonschema.Schema, error) {
+// schemaAt is the name of a tool's schema among those that its compiler knows.
+const schemaAt = "urn:sluice:arguments"
+
+func compileSchema(text json.RawMessage) (*compiled, error) {
 	if len(text) > maxSchemaBytes {
 		return nil, fmt.Errorf("it has %d bytes, and at most %d are read", len(text), maxSchemaBytes)
 	}
@@ -69,48 +76,38 @@ func compileSchema(text json.RawMessage) (*jsonschema.Schema, error) {
 	if top["type"] != "object" {
 		return nil, errors.New(`arguments are an object: say "type": "object" at its top`)
 	}
-	if err := checkReferences(doc); err != nil {
+	var of survey
+	if err := errors.Join(of.look(doc, 0), of.outside()); err != nil {
 		return nil, err
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})
-	const at = "urn:sluice:arguments"
-	if err := c.AddResource(at, doc); err != nil {
-		return nil, err
+	c.UseRegexpEngine(compilePattern)
+	if err := c.AddResource(schemaAt, doc); err != nil {
+		return nil, plainError(err)
 	}
-	return c.Compile(at)
+	s, err := c.Compile(schemaAt)
+	if err != nil {
+		return nil, plainError(err)
+	}
+	return measure(s)
 }
 
-// checkReferences refuses the references whose target depends on the way by
-// which they were reached: their cost cannot be told beforehand. It looks at
-// every object of the document, the names of properties included, which is
-// stricter than it need be and never less.
-func checkReferences(doc any) error {
-	switch v := doc.(type) {
-	case map[string]any:
-		for name, child := range v {
-			if ref, ok := child.(string); ok && (name == "$dynamicRef" || name == "$recursiveRef") {
-				return fmt.Errorf("%s %q is not supported: use $ref", name, ref)
-			}
-			if err := checkReferences(child); err != nil {
-				return err
-			}
-		}
-	case []any:
-		for _, child := range v {
-			if err := checkReferences(child); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+// plainError is a library's error as a text of bounded length.
+func plainError(err error) error { return errors.New(shorten(err.Error(), 500)) }
 
-// pointer is the JSON Pointer (RFC 6901) of a place in a document.
+// maxPointer bounds a pointer that is told, in bytes: names come from strangers.
+const maxPointer = 1024
+
+// pointer is the JSON Pointer (RFC 6901) of a place in a document; of one whose pointer
+// is too long to be told, that of the nearest place above it whose pointer is not.
 func pointer(at []string) string {
 	var b strings.Builder
 	for _, token := range at {
+		if b.Len()+len(token) >= maxPointer {
+			break
+		}
 		b.WriteByte('/')
 		b.WriteString(pointerEscape.Replace(token))
 	}

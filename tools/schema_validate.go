@@ -42,7 +42,7 @@ func Validate(t Tool, args json.RawMessage) []Violation {
 	}
 	s, err := compiledSchema(t.Schema)
 	if err != nil {
-		return []Violation{{Message: fmt.Sprintf("the tool %s cannot be called: %v", t.Name, err)}}
+		return []Violation{{Message: shorten(fmt.Sprintf("the tool %s cannot be called: %v", t.Name, err), 700)}}
 	}
 	if !affordable(s, v) {
 		return []Violation{{Message: "the arguments take too long to check against the tool's schema: send fewer or flatter ones"}}
@@ -55,59 +55,145 @@ func Validate(t Tool, args json.RawMessage) []Violation {
 	if !ok {
 		return []Violation{{Message: shorten(err.Error(), 300)}}
 	}
-	return tidy(violations(invalid, nil))
+	return violations(invalid)
 }
 
-// tidy sorts violations, drops repeated ones and bounds how many there are.
-func tidy(vs []Violation) []Violation {
+// tidy sorts violations, drops repeated ones and bounds how many there are. more is how
+// many there are beside them.
+func tidy(vs []Violation, more int) []Violation {
 	slices.SortFunc(vs, func(a, b Violation) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	})
 	vs = slices.Compact(vs)
-	if more := len(vs) - maxViolations; more > 0 {
-		vs = append(vs[:maxViolations:maxViolations], Violation{Message: fmt.Sprintf("and %d more", more)})
+	if more > 0 {
+		vs = append(vs, Violation{Message: fmt.Sprintf("and %d more", more)})
 	}
 	return vs
 }
 
-// violations appends what e and its causes say.
-func violations(e *jsonschema.ValidationError, out []Violation) []Violation {
-	at := e.InstanceLocation
-	each := func(names []string, format string) []Violation {
-		for _, n := range names {
-			out = append(out, Violation{pointer(append(slices.Clip(at), n)), fmt.Sprintf(format, n)})
+// fault is a thing that is wrong, before anything is said of it: there may be hundreds
+// of thousands, of which a few are told.
+type fault struct {
+	e    *jsonschema.ValidationError
+	name string // of a member, where it is one that is wrong
+	form int    // index in forms; 0: e says it itself
+}
+
+// forms are the sentences for members.
+var forms = []string{
+	"", "%q is required and missing", "%q is required where %q is given", "%q is no argument here: leave it out", "%q is not allowed as a name here",
+}
+
+// violations are what e and its causes say: the first by their places, and how many more.
+func violations(e *jsonschema.ValidationError) []Violation {
+	var f foremost
+	f.faults(e)
+	f.cut()
+	out := make([]Violation, 0, len(f.first)+1)
+	for _, one := range f.first {
+		out = append(out, one.violation())
+	}
+	return tidy(out, f.found-len(f.first))
+}
+
+// foremost keeps the first faults by their places, of however many there are.
+type foremost struct {
+	found int
+	first []fault
+	full  bool // first has been cut: what stands behind its last one is of no use
+}
+
+func (f *foremost) add(one fault) {
+	f.found++
+	if f.full && compareFaults(one, f.first[maxViolations-1]) > 0 {
+		return
+	}
+	if f.first = append(f.first, one); len(f.first) >= 4*maxViolations {
+		f.cut()
+	}
+}
+
+func (f *foremost) cut() {
+	if len(f.first) <= maxViolations {
+		return
+	}
+	slices.SortFunc(f.first, compareFaults)
+	f.first, f.full = f.first[:maxViolations], true
+}
+
+// compareFaults orders faults by their places, and as the schema has them.
+func compareFaults(a, b fault) int {
+	return cmp.Or(
+		slices.Compare(a.e.InstanceLocation, b.e.InstanceLocation), strings.Compare(a.name, b.name),
+		strings.Compare(a.e.SchemaURL, b.e.SchemaURL), cmp.Compare(a.form, b.form), strings.Compare(lastKeyword(a.e), lastKeyword(b.e)))
+}
+
+// lastKeyword is the keyword that an error is about: a schema has one of each.
+func lastKeyword(e *jsonschema.ValidationError) string {
+	if p := e.ErrorKind.KeywordPath(); len(p) > 0 {
+		return p[len(p)-1]
+	}
+	return ""
+}
+
+func (f fault) violation() Violation {
+	at, say := f.e.InstanceLocation, ""
+	switch k := f.e.ErrorKind.(type) {
+	case *kind.AnyOf:
+		return Violation{pointer(at), alternatives(f.e)}
+	case *kind.OneOf:
+		if len(k.Subschemas) == 0 {
+			return Violation{pointer(at), alternatives(f.e)}
 		}
-		return out
+	case *kind.Dependency:
+		say = k.Prop
+	case *kind.DependentRequired:
+		say = k.Prop
+	}
+	if f.form == 0 {
+		return Violation{pointer(at), sentence(f.e)}
+	}
+	words := []any{shorten(f.name, 100)}
+	if say != "" || f.form == 2 {
+		words = append(words, shorten(say, 100))
+	}
+	return Violation{pointer(append(slices.Clip(at), f.name)), fmt.Sprintf(forms[f.form], words...)}
+}
+
+// faults adds what e and its causes are about.
+func (f *foremost) faults(e *jsonschema.ValidationError) {
+	each := func(form int, names []string) {
+		for _, n := range names {
+			f.add(fault{e, n, form})
+		}
 	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
-		return each(k.Missing, "%q is required and missing")
+		each(1, k.Missing)
+		return
 	case *kind.Dependency:
-		return each(k.Missing, "%q is required where "+quoteVerb(k.Prop)+" is given")
+		each(2, k.Missing)
+		return
 	case *kind.DependentRequired:
-		return each(k.Missing, "%q is required where "+quoteVerb(k.Prop)+" is given")
+		each(2, k.Missing)
+		return
 	case *kind.AdditionalProperties:
-		return each(k.Properties, "%q is no argument here: leave it out")
+		each(3, k.Properties)
+		return
 	case *kind.PropertyNames:
-		return each([]string{k.Property}, "%q is not allowed as a name here")
-	case *kind.AnyOf:
-		return append(out, Violation{pointer(at), alternatives(e)})
-	case *kind.OneOf:
-		if len(k.Subschemas) == 0 {
-			return append(out, Violation{pointer(at), alternatives(e)})
-		}
+		each(4, []string{k.Property})
+		return
+	case *kind.AnyOf, *kind.OneOf:
+		f.add(fault{e: e})
+		return
 	}
 	if len(e.Causes) == 0 {
-		return append(out, Violation{pointer(at), sentence(e)})
+		f.add(fault{e: e})
 	}
 	for _, c := range e.Causes {
-		out = violations(c, out)
+		f.faults(c)
 	}
-	return out
 }
-
-// quoteVerb quotes s for use inside a format.
-func quoteVerb(s string) string { return strings.ReplaceAll(fmt.Sprintf("%q", s), "%", "%%") }
 
 // alternatives is one sentence for a value that fits none of several forms.
 func alternatives(e *jsonschema.ValidationError) string {
@@ -122,7 +208,7 @@ func alternatives(e *jsonschema.ValidationError) string {
 			break
 		}
 		var parts []string
-		for _, v := range tidy(violations(c, nil)) {
+		for _, v := range violations(c) {
 			m := v.Message
 			if rel := strings.TrimPrefix(v.Path, pointer(e.InstanceLocation)); rel != "" {
 				m = rel + ": " + m
@@ -152,7 +238,7 @@ func typeMessage(e *jsonschema.ValidationError) string {
 }
 
 func wrongType(got string, want []string) string {
-	return fmt.Sprintf("must be %s, not %s", strings.Join(want, " or "), got)
+	return shorten(fmt.Sprintf("must be %s, not %s", strings.Join(want, " or "), got), 300)
 }
 
 // sentence says what a leaf is about.

@@ -264,8 +264,17 @@ func (s *streamFiles) list(flush func(*os.File) error) error {
 	return nil
 }
 
-// take syncs a block and keeps it as the newest.
+// keyOf is the file with the key of a block, in an encrypted store. It is written once,
+// when the block is begun.
+func (s *streamFiles) keyOf(index uint64) string {
+	return filepath.Join(s.folder, "msgs", strconv.FormatUint(index, 10)+".key")
+}
+
+// take syncs a block, its key, and keeps it as the newest.
 func (s *streamFiles) take(index uint64, flush func(*os.File) error) error {
+	if err := syncPath(s.keyOf(index)); err != nil {
+		return err
+	}
 	f, err := os.Open(s.path(index))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // removed since: its messages are gone by design

@@ -1,6 +1,7 @@
 package jetlog
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,10 +35,25 @@ type DialConfig struct {
 // what opens connections to it, for Config.Connect. The error says what is
 // wrong: it wraps bus.ErrUnavailable where no server answers.
 func Dial(ctx context.Context, c DialConfig) (func(name string) (*nats.Conn, error), error) {
-	url := c.URL
-	if url == "" {
-		url = nats.DefaultURL
+	url := c.url()
+	extra, err := c.options()
+	if err != nil {
+		return nil, err
 	}
+	connect := func(name string) (*nats.Conn, error) {
+		nc, err := nats.Connect(url, append(Options(name, c.Log), extra...)...)
+		if err != nil {
+			return nil, dialError(url, err)
+		}
+		return nc, nil
+	}
+	return connect, probe(ctx, url, connect)
+}
+
+func (c DialConfig) url() string { return cmp.Or(c.URL, nats.DefaultURL) }
+
+// options are what the connection needs beside the options of all.
+func (c DialConfig) options() ([]nats.Option, error) {
 	if (c.Cert == "") != (c.Key == "") {
 		return nil, errors.New("connect to NATS: a client certificate needs its key, and a key its certificate")
 	}
@@ -61,14 +77,7 @@ func Dial(ctx context.Context, c DialConfig) (func(name string) (*nats.Conn, err
 	if c.TLS {
 		extra = append(extra, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))
 	}
-	connect := func(name string) (*nats.Conn, error) {
-		nc, err := nats.Connect(url, append(Options(name, c.Log), extra...)...)
-		if err != nil {
-			return nil, dialError(url, err)
-		}
-		return nc, nil
-	}
-	return connect, probe(ctx, url, connect)
+	return extra, nil
 }
 
 // probe opens one connection, looks whether it has JetStream, and closes it.
@@ -78,6 +87,13 @@ func probe(ctx context.Context, url string, connect func(string) (*nats.Conn, er
 		return err
 	}
 	defer nc.Close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			stop(err) // nobody answers what the server does not let through
+		}
+	})
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -86,9 +102,13 @@ func probe(ctx context.Context, url string, connect func(string) (*nats.Conn, er
 		_, err := js.AccountInfo(one)
 		return err
 	})
+	refused := context.Cause(ctx)
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(refused, nats.ErrPermissionViolation):
+		return fmt.Errorf("NATS at %s: this user may not open the log, which takes the permissions of a node: with --as it can ask at a node's door, where it is let: %w",
+			nc.ConnectedUrlRedacted(), refused)
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("NATS at %s has no JetStream: start it with -js, or with a jetstream block in its configuration: %w",
 			nc.ConnectedUrlRedacted(), err)

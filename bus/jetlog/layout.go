@@ -24,9 +24,10 @@ const (
 
 // proveLayout returns an error unless the server keeps its streams as the
 // barrier believes: each message is in the newest block of the files that the
-// barrier would sync, in clear, when it is acknowledged; blocks follow each
-// other by number; and no stream of ours is kept in another way.
-func proveLayout(ctx context.Context, js jetstream.JetStream, store string) (err error) {
+// barrier would sync, whole, when it is acknowledged; blocks follow each other by
+// number; and no stream of ours is kept in another way. sealed says that the store is
+// encrypted: a message then cannot be seen, but that it was written can.
+func proveLayout(ctx context.Context, js jetstream.JetStream, store string, sealed bool) (err error) {
 	if err := provePlain(ctx, js); err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func proveLayout(ctx context.Context, js jetstream.JetStream, store string) (err
 		}
 	}()
 	for range probeMsgs {
-		if err := proveWrite(ctx, js, f); err != nil {
+		if err := proveWrite(ctx, js, f, sealed); err != nil {
 			return err
 		}
 	}
@@ -59,13 +60,14 @@ func proveLayout(ctx context.Context, js jetstream.JetStream, store string) (err
 }
 
 // proveWrite publishes a token and looks for it where a barrier would sync.
-func proveWrite(ctx context.Context, js jetstream.JetStream, f *files) error {
+func proveWrite(ctx context.Context, js jetstream.JetStream, f *files, sealed bool) error {
+	s := f.streams[0]
+	wasIn, wasSize := s.index, s.flushed.size
 	token := []byte(rand.Text() + rand.Text())
 	body := append(make([]byte, probeBytes), token...)
 	if _, err := js.Publish(ctx, "sluice.probe", body); err != nil {
 		return streamError(probeStream, err)
 	}
-	s := f.streams[0]
 	if err := f.sync(); err != nil { // the barrier's own way of finding the newest block
 		return err
 	}
@@ -77,7 +79,15 @@ func proveWrite(ctx context.Context, js jetstream.JetStream, f *files) error {
 	if err != nil {
 		return fmt.Errorf("look for an acknowledged message: %w", err)
 	}
-	if !bytes.Contains(text, token) {
+	if s.index != wasIn {
+		wasSize = 0
+	}
+	switch clear := bytes.Contains(text, token); {
+	case sealed && clear:
+		return fmt.Errorf("a message is in %s in clear, though the store is encrypted", path)
+	case sealed && int64(len(text))-wasSize < probeBytes:
+		return fmt.Errorf("an acknowledged message of %d bytes has made %s longer by %d: it was not written whole", len(body), path, int64(len(text))-wasSize)
+	case !sealed && !clear:
 		return fmt.Errorf("an acknowledged message is not in %s, which the barrier would sync", path)
 	}
 	return proveOpen(path)

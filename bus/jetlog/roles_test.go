@@ -84,7 +84,13 @@ func configured(t *testing.T, users []jetlog.User) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return served{srv.URL(), openOn(t, connect, 1).(bus.Doors)}
+	b := openOn(t, connect, 1)
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return served{srv.URL(), b.(bus.Doors)}
 }
 
 // client is somebody's connection, with a note of what was refused.
@@ -349,4 +355,50 @@ func TestTheRunFilesTokenStays(t *testing.T) {
 	if _, err := other.Append(ctx, note(turn("run", "file"), "one", 1), 0); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestUsersAreReadAnew: who is taken out is cut off, and who comes gets in; the node's own
+// connections and those of the token stay.
+func TestUsersAreReadAnew(t *testing.T) {
+	users, _ := people(t)
+	b, srv, err := jetlog.OpenEmbedded(t.Context(), jetlog.ServerConfig{Dir: t.TempDir(), Port: -1, Users: users[:2]}, jetlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(b.Close(), srv.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	closed := make(chan struct{})
+	ann := connectAs(t, srv.URL(), "ann", nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	bob := connectAs(t, srv.URL(), "bob")
+	if err := srv.SetUsers(users[1:3]); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Error("who is no user any more keeps the connection")
+	}
+	if ann.nc.IsConnected() {
+		t.Error("ann is still there")
+	}
+	bob.always(publish, bus.DoorSubject("bob", "whoami"))
+	connectAs(t, srv.URL(), "eve@x.org").always(subscribe, "sluice.live.>")
+	if nc, err := nats.Connect(srv.URL(), nats.UserInfo("ann", "ann"), nats.NoReconnect()); err == nil {
+		nc.Close()
+		t.Error("ann gets in again")
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if _, err := b.Append(ctx, note(turn("users", "anew"), "one", 1), 0); err != nil {
+		t.Errorf("the node itself: %v", err)
+	}
+	for name, wrong := range map[string][]jetlog.User{"none": nil, "one without credentials": {{Name: "zoe"}}} {
+		if err := srv.SetUsers(wrong); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	bob.always(publish, bus.DoorSubject("bob", "whoami"))
 }

@@ -40,6 +40,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	running Running
+	closing bool // no users are set any more
 	once    sync.Once
 	closed  error
 }
@@ -145,6 +146,9 @@ func (s *Server) close() error {
 		failed = true
 	default:
 	}
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
 	h, err := readHistory(s.ctx, s.js, s.marker)
 	s.calm()
 	s.halt()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,10 +62,15 @@ type ServerConfig struct {
 	// MaxStore is how many bytes the server may keep; 0 means three quarters of
 	// what is free on the disk. Beyond, appends fail.
 	MaxStore int64
+	// Keys encrypt the store on the disk, 32 bytes each: any of them opens it, and from then
+	// on the first one does. None: it is not encrypted. A store that was not is encrypted
+	// when it is opened with one, and needs one from then on.
+	Keys [][]byte
 	// Log is for the operator; nil discards.
 	Log *slog.Logger
 
-	faults serverFaults
+	storeKey []byte // the store's own, once it is known; nil: it is not encrypted
+	faults   serverFaults
 }
 
 // serverFaults are hooks for tests; a nil one is no fault.
@@ -90,6 +96,8 @@ func (c ServerConfig) check() (ServerConfig, error) {
 		return c, errors.New("a server needs a directory: set Dir")
 	case c.Port < -1 || c.Port > 65535:
 		return c, fmt.Errorf("port %d: use 1 to 65535, 0 for none, or -1 for any free one", c.Port)
+	case slices.ContainsFunc(c.Keys, func(k []byte) bool { return len(k) != keyBytes }):
+		return c, fmt.Errorf("a key for the store has %d bytes", keyBytes)
 	case c.MaxStore < 0:
 		return c, fmt.Errorf("MaxStore is %d: it must not be negative", c.MaxStore)
 	case c.Port != 0 && c.Token == "" && len(c.Users) == 0 && !loopback(c.host()):
@@ -138,6 +146,7 @@ func (c ServerConfig) options() *server.Options {
 	}
 	o.SyncInterval, _ = c.interval() // checked before; 0 is the server's own
 	c.let(o)
+	c.seal(o)
 	return o
 }
 

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // serverLog passes on what the embedded server says of itself. Its notices are
@@ -16,7 +19,22 @@ type serverLog struct {
 	log   *slog.Logger
 	lose  func()                 // called where the server says that it cannot write; nil: nobody asks
 	fatal atomic.Pointer[string] // the first one
+
+	mu    sync.Mutex // of what follows: how much was said of clients
+	since time.Time
+	said  int
+	left  int
 }
+
+// ofClient are the lines that the server says of one connection. They hold what its other
+// side has chosen, such as its name.
+var ofClient = regexp.MustCompile(`^\S+ - [a-z]id(_ws)?:\d+ - `)
+
+// Bounds of what is said of clients: who is refused can ask without end.
+const (
+	clientLines = 20
+	clientSpan  = 10 * time.Second
+)
 
 func (l *serverLog) say(level slog.Level, format string, v []any) {
 	if l.log.Enabled(l.ctx, level) {
@@ -24,21 +42,47 @@ func (l *serverLog) say(level slog.Level, format string, v []any) {
 	}
 }
 
+// complain passes on what the server warns of.
+func (l *serverLog) complain(level slog.Level, format string, v []any) {
+	text := fmt.Sprintf(format, v...)
+	if !ofClient.MatchString(text) {
+		l.say(level, "%s", []any{text})
+		l.listen(text)
+		return
+	}
+	if say, left := l.mayTell(time.Now()); say {
+		if left > 0 {
+			l.log.Warn("nats server: lines about clients were left out", "lines", left)
+		}
+		l.say(slog.LevelWarn, "%s", []any{text})
+	}
+}
+
+// mayTell says whether another line about a client is passed on, and how many were not
+// before.
+func (l *serverLog) mayTell(now time.Time) (say bool, left int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.since) > clientSpan {
+		l.since, l.said, left, l.left = now, 0, l.left, 0
+	}
+	if l.said++; l.said > clientLines {
+		l.left++
+		return false, 0
+	}
+	return true, left
+}
+
 // The methods of the server's logger.
 
 func (l *serverLog) Noticef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
 
-func (l *serverLog) Warnf(format string, v ...any) {
-	l.say(slog.LevelWarn, format, v)
-	l.listen(fmt.Sprintf(format, v...))
-}
+func (l *serverLog) Warnf(format string, v ...any) { l.complain(slog.LevelWarn, format, v) }
+
 func (l *serverLog) Debugf(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
 func (l *serverLog) Tracef(format string, v ...any) { l.say(slog.LevelDebug, format, v) }
 
-func (l *serverLog) Errorf(format string, v ...any) {
-	l.say(slog.LevelError, format, v)
-	l.listen(fmt.Sprintf(format, v...))
-}
+func (l *serverLog) Errorf(format string, v ...any) { l.complain(slog.LevelError, format, v) }
 
 // unwritable are the server's words for a store that it cannot write any more. It
 // then answers nobody.

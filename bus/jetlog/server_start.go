@@ -27,6 +27,13 @@ func (s *Server) start(ctx context.Context) error {
 	if err := errors.Join(s.cfg.roomy(), s.cfg.portFree()); err != nil {
 		return err
 	}
+	if s.cfg.storeKey, err = s.cfg.keyed(); err != nil {
+		return err
+	}
+	there, err := s.cfg.logThere()
+	if err != nil {
+		return err
+	}
 	if was != nil { // from here on, whoever comes next must know that the log was in use
 		used := *was
 		used.Clean = false
@@ -35,6 +42,9 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	if err := s.launch(); err != nil {
+		return err
+	}
+	if err := s.found(ctx, there); err != nil {
 		return err
 	}
 	if err := s.prove(ctx); err != nil {
@@ -82,7 +92,7 @@ func (s *Server) prove(ctx context.Context) error {
 	if s.cfg.Sync != SyncBarrier {
 		return nil
 	}
-	err := proveLayout(ctx, s.js, s.cfg.Dir)
+	err := proveLayout(ctx, s.js, s.cfg.Dir, len(s.cfg.storeKey) > 0)
 	if s.cfg.faults.prove != nil {
 		err = errors.Join(err, s.cfg.faults.prove())
 	}

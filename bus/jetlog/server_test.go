@@ -247,10 +247,10 @@ func TestAStoreThatIsKeptOtherwiseIsSyncedAlways(t *testing.T) {
 // TestTheProofFindsOtherLayouts breaks what it rests on.
 func TestTheProofFindsOtherLayouts(t *testing.T) {
 	_, s := opened(t, ServerConfig{Dir: t.TempDir()})
-	if err := proveLayout(t.Context(), s.js, s.cfg.Dir); err != nil {
+	if err := proveLayout(t.Context(), s.js, s.cfg.Dir, false); err != nil {
 		t.Errorf("this layout: %v", err)
 	}
-	wantError(t, proveLayout(t.Context(), s.js, t.TempDir()), "has no block after an acknowledged message")
+	wantError(t, proveLayout(t.Context(), s.js, t.TempDir(), false), "has no block after an acknowledged message")
 	stale := filepath.Join(s.cfg.Dir, "stale")
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestTheProofFindsOtherLayouts(t *testing.T) {
 	if _, err := s.js.UpdateStream(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, proveLayout(t.Context(), s.js, s.cfg.Dir), StreamTurns, "is compressed")
+	wantError(t, proveLayout(t.Context(), s.js, s.cfg.Dir, false), StreamTurns, "is compressed")
 }
 
 func TestAFailedSyncStopsTheNode(t *testing.T) {

@@ -91,6 +91,30 @@ func (c ServerConfig) let(o *server.Options) {
 	}
 }
 
+// SetUsers replaces the users of a running server, which had some from its start.
+// Connections of who is gone, or has other permissions now, are ended; the token's stay.
+// With an error nothing has changed.
+func (s *Server) SetUsers(users []User) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.cfg.Users) == 0 || len(users) == 0:
+		return errors.New("a server gets users, or loses all of them, only at its start")
+	case s.closing:
+		return errClosed
+	}
+	next := s.cfg
+	next.Users = users
+	if err := CheckUsers(users); err != nil {
+		return err
+	}
+	if err := s.nats.ReloadOptions(next.options()); err != nil {
+		return fmt.Errorf("give the NATS server its users: %w", err)
+	}
+	s.cfg.Users = users
+	return nil
+}
+
 // NewNKey makes an nkey pair: the public key for the users' file, and the seed, which
 // is the user's secret.
 func NewNKey() (public string, seed []byte, err error) {

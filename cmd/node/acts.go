@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
-	"github.com/sluice-run/sluice/projections"
 )
 
 // withDesk opens the log, does something at its desk, and closes it.
@@ -28,7 +26,11 @@ func (a *app) withDesk(ctx context.Context, do func(*gateway.Desk) error) error 
 	if err != nil {
 		return err
 	}
-	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log})
+	values, err := a.set.vault(ses, false, log)
+	if err != nil {
+		return errors.Join(err, ses.Close())
+	}
+	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log, Vault: values})
 	return errors.Join(do(desk), ses.Close())
 }
 
@@ -89,118 +91,6 @@ func cancelOf(what string) (canceller, error) {
 	}, nil
 }
 
-// callAct is a verb that does something to one call.
-func (a *app) callAct(use, about, status string, n int, what string, do func(context.Context, *gateway.Desk, events.CallKey, []string) error,
-	then ...func(context.Context, *gateway.Desk, events.CallKey) error,
-) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: about, Args: command.Args(n, n, what),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			call, err := events.ParseCallKey(args[0])
-			if err != nil {
-				return exit.Misused(err, "name a call as trace/turn/call: sluice-node inbox shows them")
-			}
-			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
-				if err := do(cmd.Context(), d, call, args); err != nil {
-					return err
-				}
-				err := a.said(status, args[0])
-				for _, more := range then {
-					err = errors.Join(err, more(cmd.Context(), d, call))
-				}
-				return err
-			})
-		},
-	}
-}
-
-// judgedSoon is how long the gates may take over changed arguments before a
-// person is told no more of it.
-const judgedSoon = 2 * time.Second
-
-// judged tells how the gates judge the arguments that a person has just given.
-func (a *app) judged(ctx context.Context, d *gateway.Desk, call events.CallKey) error {
-	soon, stop := context.WithTimeout(ctx, judgedSoon)
-	defer stop()
-	approved, status := false, ""
-	var denied error
-	err := d.Events(soon, events.Position{}, gateway.FeedFilter{Trace: call.Trace, Turn: call.Turn}, true, func(e gateway.FeedEvent) error {
-		if e.Notice != "" || e.Record().Call != call.Offset {
-			return nil
-		}
-		switch what := e.Record().Event.(type) {
-		case *events.Approved:
-			approved = true
-			return nil
-		case *events.Denied:
-			denied = fmt.Errorf("the new arguments were denied by %s: %s: %s", what.Gate, what.Code, show.Short(what.Reason, 1000))
-		case *events.Authorized:
-			status = "the new arguments pass the gates"
-		default:
-			status = "the new arguments: " + string(what.Kind())
-		}
-		if !approved {
-			status, denied = "", nil
-			return nil
-		}
-		return errEnded
-	})
-	switch {
-	case denied != nil:
-		return &exit.Failure{Err: denied, Hint: "the call has ended; the model is told why", Code: exit.Failed}
-	case errors.Is(err, errEnded) && !a.json:
-		a.note("%s", status)
-		return nil
-	case soon.Err() != nil && ctx.Err() == nil:
-		a.note("no node has judged the new arguments within %v; sluice-node tail --from start --trace %s --turn %s tells", judgedSoon, call.Trace, call.Turn)
-		return nil
-	case errors.Is(err, errEnded):
-		return nil
-	}
-	return err
-}
-
-// approve is the verb that says yes.
-func (a *app) approve() *cobra.Command {
-	var by, note, hash, changed string
-	var session bool
-	cmd := a.callAct("approve TRACE/TURN/CALL", "Say yes to a call that waits for a person", "approved", 1, "trace/turn/call",
-		func(ctx context.Context, d *gateway.Desk, call events.CallKey, _ []string) error {
-			yes := gateway.Approval{By: me(by), Hash: hash, Note: note}
-			if session {
-				yes.Scope = events.ScopeSession
-			}
-			if changed != "" {
-				yes.Args = &changed
-			}
-			return d.Approve(ctx, call, yes)
-		}, func(ctx context.Context, d *gateway.Desk, call events.CallKey) error {
-			if changed == "" {
-				return nil
-			}
-			return a.judged(ctx, d, call)
-		})
-	f := cmd.Flags()
-	f.StringVar(&by, "by", "", "`name` of who says so; left out: the user")
-	f.StringVar(&note, "note", "", "a `sentence` for the record")
-	f.StringVar(&hash, "hash", "", "`hash` of the arguments that you saw, from the inbox: a yes to others is refused")
-	f.StringVar(&changed, "args", "", "run it with these arguments (`JSON`); they pass all gates again")
-	f.BoolVar(&session, "session", false, "yes to exactly this call for the rest of its trace")
-	return cmd
-}
-
-// deny is the verb that says no.
-func (a *app) deny() *cobra.Command {
-	var by, note string
-	cmd := a.callAct("deny TRACE/TURN/CALL", "Say no to a call that waits for a person", "denied", 1, "trace/turn/call",
-		func(ctx context.Context, d *gateway.Desk, call events.CallKey, _ []string) error {
-			return d.Reject(ctx, call, me(by), note)
-		})
-	cmd.Flags().StringVar(&by, "by", "", "`name` of who says so; left out: the user")
-	cmd.Flags().StringVar(&note, "note", "", "a `sentence` for the model")
-	return cmd
-}
-
 // resolve is the verb that says how a call ended whose end is not known.
 func (a *app) resolve() *cobra.Command {
 	var by, note string
@@ -253,39 +143,6 @@ func resolution(r gateway.Resolution) string {
 		out += "; its idempotency key stays taken: the same call again gets this one's answer, and does not run"
 	}
 	return out
-}
-
-// inbox is the verb that shows what waits for a person.
-func (a *app) inbox() *cobra.Command {
-	return &cobra.Command{
-		Use: "inbox", Short: "Show the calls that wait for a person", Args: command.Args(0, 0, "none"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if list, ok := a.askedNode(cmd.Context()); ok {
-				return a.printInbox(list)
-			}
-			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
-				list, err := d.Inbox(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return a.printInbox(list)
-			})
-		},
-	}
-}
-
-func (a *app) printInbox(list []projections.Pending) error {
-	if a.json {
-		return a.printJSON(map[string]any{"approvals": list})
-	}
-	for _, p := range list {
-		a.print("%s  %s by %s\n  asks     %s\n  why      %s\n  hash     %s\n  expires  %s\n",
-			p.Call, show.Short(p.Tool, 64), show.Short(p.Principal.ID, 64), strings.ReplaceAll(show.Lines(p.Asks), "\n", "\n           "), show.Short(p.Why, 300), p.Hash, p.Expires.Local().Format(time.RFC3339))
-	}
-	if len(list) == 0 {
-		a.note("nothing waits for a person")
-	}
-	return nil
 }
 
 // tail is the verb that shows the log's events.

@@ -43,6 +43,7 @@ func (a *app) demo() *cobra.Command {
 					*open.at = "127.0.0.1:0"
 				}
 			}
+			a.set.entry = doorSettings{} // it comes in by its own door, as anybody
 			return a.runDemo(cmd.Context())
 		},
 	}

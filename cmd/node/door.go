@@ -158,6 +158,16 @@ func (d *doorway) into(c gateway.APIConfig) *gateway.API {
 	return gateway.NewAPI(c)
 }
 
+// knows says whether an id is that of somebody who comes in by NATS; nobody does without
+// a roll.
+func (r *roll) knows(id string) bool {
+	if r == nil {
+		return false
+	}
+	_, ok := r.who(id)
+	return ok
+}
+
 // heedDoor reads who may come in, and the certificates, anew whenever the process gets
 // SIGHUP, until ctx ends. The signal is heeded from the moment that this returns.
 func (s *serving) heedDoor(ctx context.Context) {

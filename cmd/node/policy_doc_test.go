@@ -43,7 +43,7 @@ func words(line string) []string {
 }
 
 var (
-	inFile  = regexp.MustCompile(`^(?://|#) (policies/\S+)\n`)
+	inFile  = regexp.MustCompile(`^(?://|#) ((?:policies|more)/\S+)\n`)
 	version = regexp.MustCompile(`cedar-[0-9a-f]{12}`)
 )
 
@@ -52,15 +52,17 @@ func TestPolicyDocument(t *testing.T) {
 	list := blocks(t, "../../docs/policy.md")
 	t.Setenv("HOME", t.TempDir())
 	t.Chdir(t.TempDir())
-	if err := os.Mkdir("policies", 0o755); err != nil {
-		t.Fatal(err)
-	}
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.FromSlash(name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("policies/default.cedar", cedar.DefaultText())
+	for _, dir := range []string{"policies", "more"} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(dir+"/default.cedar", cedar.DefaultText())
+	}
 	files := 0
 	for _, b := range list {
 		if m := inFile.FindStringSubmatch(b.text); m != nil {
@@ -84,7 +86,7 @@ func TestPolicyDocument(t *testing.T) {
 			commands++
 		}
 	}
-	if files < 2 || commands < 6 {
+	if files < 8 || commands < 8 {
 		t.Errorf("only %d files and %d commands were found in the document", files, commands)
 	}
 }

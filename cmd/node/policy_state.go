@@ -147,6 +147,20 @@ func (s *settings) sender(now time.Time) actor {
 	return actor{ID: ownerOf(info), Via: "command"}
 }
 
+// warnPolicy says where those that the policy binds could write it.
+func (s *settings) warnPolicy(log *slog.Logger, workspace string) {
+	for name, path := range map[string]string{"policy": s.policy, "principals": s.principals} {
+		if path == "" {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil && (inside(path, workspace) || inside(real, workspace)) {
+			log.Warn("the file is inside the workspace: tools can change what they are held to, from the next time that it is read; move it out",
+				"setting", name, "path", path, "workspace", workspace)
+		}
+	}
+}
+
 // noteState prints what a running node has told of its policy.
 func (a *app) noteState(raw string) {
 	var st policyState

@@ -248,6 +248,11 @@ func (a *app) printReport(r report, set *cedar.Set, cover bool) {
 		for _, id := range r.Untouched {
 			a.print("never %s\n", id)
 		}
+		all := map[string]bool{}
+		for _, p := range set.Policies() {
+			all[p.ID] = true
+		}
+		a.print("%d of %d policies decided in some case\n", len(all)-len(r.Untouched), len(all))
 	}
 	a.print("%d passed, %d failed, policy %s\n", r.Passed, r.Failed, r.Policy)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/nodehttp"
 	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
@@ -42,6 +43,8 @@ func (s *settings) storeDir() string {
 		return ""
 	case s.readStore == "" && s.NATS != "":
 		return "" // --data is nobody's then
+	case s.readStore == "" && s.EncryptKey != "":
+		return "" // it holds what the log holds, and is not encrypted
 	case s.readStore == "":
 		return filepath.Join(s.Data, readstore.DirName)
 	}
@@ -97,7 +100,7 @@ func (a *app) storeRebuild() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case at != "":
+			case at.HTTP != "":
 				return a.rebuildThere(cmd.Context(), at, wait)
 			}
 			return a.rebuildHere(cmd.Context())
@@ -107,28 +110,28 @@ func (a *app) storeRebuild() *cobra.Command {
 	return cmd
 }
 
-// nodeHTTP is where the node on --data answers over HTTP; "" where none runs there.
-func (s *settings) nodeHTTP() (string, error) {
+// nodeHTTP is what the node on --data tells of itself: its HTTP is "" where none runs there.
+func (s *settings) nodeHTTP() (jetlog.Running, error) {
 	if s.NATS != "" {
-		return "", nil
+		return jetlog.Running{}, nil
 	}
 	r, found, err := jetlog.Find(s.Data)
 	switch {
 	case err != nil:
-		return "", exit.Unusable(err, "")
+		return r, exit.Unusable(err, "")
 	case found && r.HTTP == "":
-		return "", exit.Unusable(fmt.Errorf("process %d uses %s, and has no HTTP", r.PID, s.Data), "start the node without --http none, or stop it and run this again")
+		return r, exit.Unusable(fmt.Errorf("process %d uses %s, and has no HTTP", r.PID, s.Data), "start the node without --http none, or stop it and run this again")
 	}
-	return r.HTTP, nil
+	return r, nil
 }
 
-// nodeAnswer asks a node over HTTP, and reads its answer.
-func nodeAnswer(ctx context.Context, method, url string, into any) error {
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+// nodeAnswer asks a node over HTTP, as this user, and reads its answer.
+func nodeAnswer(ctx context.Context, at jetlog.Running, method, path string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, method, at.HTTP+path, nil)
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := nodehttp.Client(at).Do(r)
 	if err != nil {
 		return exit.Unusable(err, "see that the node runs, and try again")
 	}
@@ -156,8 +159,8 @@ func (a *app) storeStatus(ctx context.Context) error {
 		return err
 	}
 	var s readstore.Status
-	if at != "" {
-		err = nodeAnswer(ctx, http.MethodGet, at+"/v1/readstore", &s)
+	if at.HTTP != "" {
+		err = nodeAnswer(ctx, at, http.MethodGet, "/v1/readstore", &s)
 	} else {
 		s, err = a.set.storeAlone(ctx)
 	}
@@ -223,11 +226,11 @@ func behindText(s readstore.Status) string {
 const lookStore = 200 * time.Millisecond
 
 // rebuildThere has a node build its read store anew.
-func (a *app) rebuildThere(ctx context.Context, at string, wait bool) error {
+func (a *app) rebuildThere(ctx context.Context, at jetlog.Running, wait bool) error {
 	var said struct {
 		Status string `json:"status"`
 	}
-	if err := nodeAnswer(ctx, http.MethodPost, at+"/v1/readstore/rebuild", &said); err != nil {
+	if err := nodeAnswer(ctx, at, http.MethodPost, "/v1/readstore/rebuild", &said); err != nil {
 		return err
 	}
 	if !wait {
@@ -237,7 +240,7 @@ func (a *app) rebuildThere(ctx context.Context, at string, wait bool) error {
 	defer tick.Stop()
 	for {
 		var s readstore.Status
-		if err := nodeAnswer(ctx, http.MethodGet, at+"/v1/readstore", &s); err != nil {
+		if err := nodeAnswer(ctx, at, http.MethodGet, "/v1/readstore", &s); err != nil {
 			return err
 		}
 		if s.State == readstore.StateFollowing {
@@ -289,15 +292,15 @@ func (a *app) rebuildFrom(ctx context.Context, ses *session.Session, dir string,
 
 // askedNode is what waits for a person by the word of the node that runs on --data; ok
 // is false where there is none that answers: then the log is read.
-func (a *app) askedNode(ctx context.Context) (list []projections.Pending, ok bool) {
+func (a *app) askedNode(ctx context.Context) (list []projections.Page, ok bool) {
 	at, err := a.set.nodeHTTP()
-	if err != nil || at == "" {
+	if err != nil || at.HTTP == "" {
 		return nil, false
 	}
 	var answer struct {
-		Approvals []projections.Pending `json:"approvals"`
+		Approvals []projections.Page `json:"approvals"`
 	}
-	if err := nodeAnswer(ctx, http.MethodGet, at+"/v1/approvals", &answer); err != nil || answer.Approvals == nil {
+	if err := nodeAnswer(ctx, at, http.MethodGet, "/v1/approvals", &answer); err != nil || answer.Approvals == nil {
 		return nil, false
 	}
 	return answer.Approvals, true

@@ -39,6 +39,7 @@ type app struct {
 	err  io.Writer
 	set  *settings
 	json bool
+	as   string // the NATS user through whose door a verb goes; "" where it opens the log
 }
 
 // name is what this command is called.
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	if err == nil || errors.Is(unread, syscall.EPIPE) && errors.Is(err, syscall.EPIPE) {
 		return exit.OK
 	}
-	exit.Complain(errw, name, err, hint(err))
+	exit.Complain(errw, name, discreetError{err}, hint(err))
 	return exitCode(err)
 }
 
@@ -72,8 +73,9 @@ func (a *app) root() command.Root {
 			"Settings come from flags, else from SLUICE_… in the environment, else from the file that --config names.\n\n" + exitHelp,
 		Flags: a.set.storeFlags, Complete: a.set.complete, JSON: &a.json,
 		Verbs: []func() *cobra.Command{
-			a.serve, a.submit, a.tail, a.cancel, a.approve, a.deny, a.resolve, a.compensate, a.inbox, a.nodes, a.breaker, a.readstore, a.tools,
-			a.explain, a.policy, a.demo, a.config, a.version,
+			a.serve, a.through(a.submit, nil), a.tail, a.through(a.cancel, a.throughCancel), a.through(a.approve, nil), a.through(a.deny, nil),
+			a.through(a.resolve, a.throughResolve), a.compensate, a.through(a.inbox, a.throughInbox), a.whoami, a.nodes, a.breaker, a.readstore, a.tools,
+			a.explain, a.policy, a.secretVerbs, a.token, a.nats, a.demo, a.config, a.version,
 		},
 	}
 }
@@ -108,7 +110,10 @@ func hint(err error) string {
 		return "sluice-replay show tells how a call stands"
 	case errors.Is(err, gateway.ErrUndoUnknown):
 		return "sluice-node resolve says how it ended; then ask for the undo again"
-	case errors.Is(err, lifecycle.ErrNotAsking), errors.Is(err, lifecycle.ErrHash), errors.Is(err, lifecycle.ErrEnded):
+	case errors.Is(err, lifecycle.ErrDecider):
+		return "have a person answer, who is not the one that asks; --by says who answers"
+	case errors.Is(err, lifecycle.ErrNotAsking), errors.Is(err, lifecycle.ErrHash), errors.Is(err, lifecycle.ErrEnded),
+		errors.Is(err, lifecycle.ErrSuperseded), errors.Is(err, lifecycle.ErrExpired), errors.Is(err, gateway.ErrNoApproval):
 		return "sluice-node inbox shows what waits for a person"
 	case errors.Is(err, bus.ErrUnavailable), errors.Is(err, bus.ErrUncertain):
 		return "try again: the same ids are safe to repeat"

@@ -33,9 +33,9 @@ func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 	o := &slog.HandlerOptions{Level: level}
 	switch cmp.Or(s.logFormat, "text") {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
+		return slog.New(discreet(slog.NewTextHandler(w, o))), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+		return slog.New(discreet(slog.NewJSONHandler(w, o))), nil
 	}
 	return nil, exit.Misused(fmt.Errorf("log-format %q", s.logFormat), "use text or json")
 }
@@ -78,6 +78,9 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err != nil {
 		return nil, err
 	}
+	if err := s.boxIn(ctx, log); err != nil {
+		return nil, err
+	}
 	var seen later
 	registry, err := s.registry(actors.UndoConfig{Bus: ses.Bus, Workspace: workspace, Now: ses.Now, Log: log, Seen: &seen})
 	if err != nil {
@@ -95,6 +98,10 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err != nil {
 		return nil, err
 	}
+	values, err := s.vault(ses, true, log)
+	if err != nil {
+		return nil, err
+	}
 	n := &node{ses: ses, registry: registry, judge: judge, boot: ulid.Make().String()}
 	n.metrics = gateway.NewMetrics(gateway.MetricsConfig{
 		Known:    func(tool string) bool { _, ok := registry.Lookup(tool); return ok },
@@ -108,6 +115,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
 		Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
 		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: s.retention,
+		Vault: opener(values), ShowSecrets: s.secret.shown(),
 	})
 	if err != nil {
 		return nil, err
@@ -116,7 +124,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err := n.actors.Start(own); err != nil {
 		return nil, err
 	}
-	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: kept, Boot: n.boot, Local: localEnds{n.actors}, Now: ses.Now, Log: log, Seen: n.metrics.Committed})
+	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: kept, Boot: n.boot, Local: localEnds{n.actors}, Now: ses.Now, Log: log, Vault: values, Seen: n.metrics.Committed})
 	n.desk.Start(own)
 	ses.KeepTime(own, log)
 	return n, nil

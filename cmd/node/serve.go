@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -93,7 +91,9 @@ type serving struct {
 	leaving atomic.Bool        // it drains
 	shut    context.CancelFunc // closes the door, and ends the look around
 	ended   chan error         // what the door's end was
-	wg      sync.WaitGroup     // the look around
+	wg      sync.WaitGroup     // the look around, and who heeds signals
+	hook    *gateway.Webhook   // nil: nobody is told
+	telling sync.Mutex         // held while others are told: the last to tell knows the most
 }
 
 // startServing opens the log, starts a node and opens the door, which may be nil.
@@ -101,11 +101,21 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	if _, err := s.directory(); err != nil {
 		return nil, err // before a data directory is made
 	}
+	if _, err := s.contained(ctx); err != nil {
+		return nil, err
+	}
 	if _, err := newJudge(s.policy); err != nil {
 		return nil, err
 	}
+	users, err := s.roll()
+	if err != nil {
+		return nil, err
+	}
+	hook, err := s.webhook()
+	if err != nil {
+		return nil, err
+	}
 	var ses *session.Session
-	var err error
 	if s.NATS != "" {
 		ses, err = s.openNATS(ctx, log)
 	} else {
@@ -127,13 +137,17 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	if d != nil {
 		out.door, out.address = d, d.address()
 		api := d.into(gateway.APIConfig{
-			Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Policy: out, Log: log, Ready: out.ready,
+			Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
 		})
 		go func() { out.ended <- api.Serve(own, d, s.drain) }()
 	}
 	if d != nil && (s.entry.auth != "" || s.entry.cert != "") {
 		out.heedDoor(own)
 	}
+	if users != nil {
+		out.serveNATS(own, users)
+	}
+	out.startWebhook(own, hook)
 	if s.policy != "" {
 		out.heed(own) // BEFORE anybody is told that the node has a policy to read anew
 	}
@@ -159,6 +173,10 @@ func (s *settings) warn(log *slog.Logger) {
 			"data", s.Data, "workspace", workspace)
 	}
 	s.warnDoor(log, workspace)
+	s.warnPolicy(log, workspace)
+	if s.EncryptKey != "" && s.storeDir() != "" {
+		log.Warn("the log is encrypted on the disk, and the read store is not: it holds the same texts", "read-store", s.storeDir())
+	}
 	if dir := s.storeDir(); s.readStore != "" && dir != "" && inside(dir, workspace) {
 		log.Warn("the read store is inside the workspace: tools can read and change what searches find; choose another one of the two",
 			"read-store", dir, "workspace", workspace)
@@ -180,11 +198,18 @@ func (s *serving) announce() error {
 	if s.ses.Server == nil {
 		return nil
 	}
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	more, err := s.set.told()
 	if err != nil {
 		return err
 	}
 	more["boot"], more["sync"] = s.node.boot, s.ses.Bus.Barrier().Mode()
+	if path, _ := s.set.keyFile(s.ses); path != "" {
+		if more[toldKey], err = filepath.Abs(path); err != nil {
+			return err
+		}
+	}
 	if err := s.node.judge.tell(more); err != nil {
 		return err
 	}
@@ -227,6 +252,9 @@ func (s *serving) close(ctx context.Context) error {
 		err = errors.Join(err, <-s.ended)
 	}
 	s.wg.Wait()
+	if s.hook != nil {
+		s.hook.Stop()
+	}
 	s.node.desk.Stop()
 	if s.store != nil {
 		err = errors.Join(err, s.store.Stop())

@@ -50,8 +50,12 @@ func (s *settings) openNATS(ctx context.Context, log *slog.Logger) (*session.Ses
 }
 
 func (s *settings) openEmbedded(ctx context.Context, log *slog.Logger) (*session.Session, error) {
-	sc := jetlog.ServerConfig{Dir: s.Data, Sync: s.sync, Token: s.token, Log: log}
-	if err := s.listenAt(&sc); err != nil {
+	keys, err := s.StoreKeys()
+	if err != nil {
+		return nil, err
+	}
+	sc := jetlog.ServerConfig{Dir: s.Data, Sync: s.sync, Token: s.token, Keys: keys, Log: log}
+	if err := errors.Join(s.listenAt(&sc), s.admit(&sc)); err != nil {
 		return nil, err
 	}
 	ses, err := session.OpenEmbedded(ctx, sc, jetlog.Config{Retention: s.retention, AckWait: s.ackWait, Log: log})

@@ -41,6 +41,11 @@ type settings struct {
 	policyTold string // what that node has told of its policy, as JSON; "" where another one is asked about
 
 	entry doorSettings
+	box   boxSettings
+	bus   natsSettings // who may come in by NATS
+	hook  hook
+
+	secret secretSettings
 
 	inForce  string            // version of the policy of the node that runs on --data, where that one counts
 	from     map[string]string // where a setting's value comes from
@@ -58,6 +63,7 @@ func newSettings() *settings {
 func (s *settings) storeFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.file, "config", "", "YAML `file` with settings, by the names of the flags")
 	s.Flags(f)
+	s.secret.keyFlags(f)
 }
 
 // nodeFlags say how a node in this process runs turns.
@@ -73,6 +79,9 @@ func (s *settings) nodeFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.room, "room", 512, "turns at once")
 	f.DurationVar(&s.drain, "drain", 10*time.Second, "how long running attempts may take to end at a stop")
 	f.DurationVar(&s.approval, "approval", 24*time.Hour, "how long a person has to answer")
+	s.natsUsersFlags(f)
+	s.sandboxFlags(f)
+	s.secret.redactFlags(f)
 	s.breakerFlags(f)
 	f.DurationVar(&s.ackWait, "ack-wait", 15*time.Second, "how long a turn stays with a node of which nothing is heard, 2s to 10m; the same on all nodes of a log")
 	s.presence.span = 3 * time.Second
@@ -105,6 +114,7 @@ func (s *settings) doorFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.hosts, "http-hosts", nil, "`names` that HTTP answers to besides loopback's, and the address that it listens on")
 	s.doorAccessFlags(f)
 	s.readStoreFlag(f)
+	s.hook.webhookFlags(f)
 }
 
 // all are every setting there is, with defaults.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -38,6 +39,9 @@ func (s *settings) bounds() []error {
 	}
 	if s.retention > 0 && s.approval >= s.retention {
 		wrong("approval %v is not shorter than retention %v: the log would forget what a person is asked", s.approval, s.retention)
+	}
+	if r := s.secret.redact; !slices.Contains([]string{"on", "off", "true", "false"}, r) { // the last two are what YAML makes of them
+		wrong("redact %q: use on or off", r)
 	}
 	return errs
 }

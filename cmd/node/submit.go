@@ -62,6 +62,7 @@ func (a *app) submit() *cobra.Command {
 	f.IntVar(&sub.Limits.Concurrency, "max-concurrency", 0, "calls at once; 0: 4")
 	f.Int64Var(&sub.Limits.DeadlineMS, "deadline-ms", 0, "milliseconds that the turn may take; 0: no limit")
 	f.Int64Var(&sub.Limits.CallMS, "call-deadline-ms", 0, "milliseconds that each attempt may take; 0: the tool's own limit")
+	f.StringSliceVar(&sub.Secrets, "secret", nil, "JSON `pointers` to arguments of every call that are secrets, such as /token; what looks like one is, anyway")
 	f.BoolVar(&sub.wait, "wait", true, "wait for the turn's end; otherwise print its ids once it is durable")
 	f.DurationVar(&sub.timeout, "timeout", 0, "how long to wait; 0: until it ends")
 	f.BoolVar(&sub.progress, "progress", isTerminal(a.err), "print what happens, on standard error")
@@ -70,6 +71,9 @@ func (a *app) submit() *cobra.Command {
 }
 
 func (a *app) runSubmit(ctx context.Context, sub *submission, from string) error {
+	if a.as != "" {
+		return a.throughSubmit(ctx, sub, from)
+	}
 	order, err := a.order(sub, from)
 	if err != nil {
 		return err
@@ -166,7 +170,11 @@ func (s *settings) noNodeFlags() error {
 // and no other is there.
 func (a *app) desk(ctx context.Context, ses *session.Session, run bool, log *slog.Logger) (d *gateway.Desk, stop func() error, err error) {
 	if ses.Server == nil || !run {
-		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log})
+		values, err := a.set.vault(ses, false, log)
+		if err != nil {
+			return nil, nil, err
+		}
+		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log, Vault: values})
 		d.Start(context.WithoutCancel(ctx))
 		return d, func() error { d.Stop(); return nil }, nil
 	}
@@ -220,7 +228,7 @@ func (a *app) order(sub *submission, from string) (gateway.Order, error) {
 	e.Calls = json.RawMessage(`[]`) // they are decoded already
 	order, err := e.Order()
 	order.Turn.Calls, order.Turn.Format = m.Calls, cmp.Or(sub.format, string(input))
-	return order, err
+	return order, errors.Join(err, gateway.Declare(order.Turn.Calls, e.Secrets))
 }
 
 func jsonError(body []byte) error {

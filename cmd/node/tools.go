@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/nodehttp"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -25,6 +26,7 @@ import (
 	"github.com/sluice-run/sluice/tools/fixture"
 	"github.com/sluice-run/sluice/tools/fs"
 	"github.com/sluice-run/sluice/tools/shell"
+	"github.com/sluice-run/sluice/tools/web"
 )
 
 // registry is every tool that a node has: to add one, write its package and a
@@ -33,7 +35,10 @@ import (
 func (s *settings) registry(u actors.UndoConfig) (*tools.Registry, error) {
 	families := []func() ([]tools.Tool, error){
 		fs.Tools,
-		func() ([]tools.Tool, error) { return one(shell.New(shell.Config{})) },
+		func() ([]tools.Tool, error) { return one(shell.New(shell.Config{Sandbox: s.box.policy})) },
+	}
+	if s.network {
+		families = append(families, func() ([]tools.Tool, error) { return one(web.Fetch(web.Config{})) })
 	}
 	if s.fixtures {
 		families = append(families, func() ([]tools.Tool, error) { return fixture.Tools(fixture.Config{Ledger: s.fixtureLedger()}) })

@@ -23,7 +23,7 @@ const decideHelp = "Decide a trace, or every trace, again: today's deciders and 
 	"Exit codes: 0 everything would be decided as it is recorded; 1 something would not, or could not be looked at (the rest\n" +
 	"was); 2 and 3 as for every verb.\n\n" +
 	"Examples:\n" +
-	"  sluice-replay decide shop                        one trace, by this release's deciders and default policy\n" +
+	"  sluice-replay decide shop                        one trace, by this release's deciders and the node's policy, else default\n" +
 	"  sluice-replay decide shop/t1 --policy recorded   the deciders alone: the policy's word as it was\n" +
 	"  sluice-replay decide --all --since 7d --policy new.cedar\n" +
 	"  sluice-replay decide --all --archive week.sluice --strict"
@@ -54,7 +54,7 @@ type decided struct {
 
 // decide is the verb that decides recorded traces again.
 func (a *app) decide() *cobra.Command {
-	by := &deciding{policy: policyDefault}
+	by := &deciding{}
 	var all, strict bool
 	var turn, since string
 	cmd := &cobra.Command{
@@ -85,7 +85,8 @@ func (a *app) decide() *cobra.Command {
 	f.StringVar(&turn, "turn", "", "only this `turn` of the trace")
 	f.StringVar(&since, "since", "", "only turns that began at this `time` or later: a time, a date, or how long ago (2h, 3d)")
 	f.BoolVar(&strict, "strict", false, "what only something explains that no log holds is a difference, and so are other words and other rules")
-	by.flags(f, "`policy` that is asked: a Cedar file or directory, default, or recorded (the recorded verdicts)")
+	by.flags(f, "`policy` that is asked: a Cedar file or directory, default (this release's), or recorded (the recorded verdicts);\n"+
+		"left out: that of the node on --data, else default")
 	return cmd
 }
 

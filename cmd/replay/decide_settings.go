@@ -16,8 +16,11 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
 
+	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/nodehttp"
 	"github.com/sluice-run/sluice/cmd/internal/policyfile"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/cmd/replay/again"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/policy"
@@ -34,6 +37,7 @@ type deciding struct {
 	workspace  string
 	principals string
 	tiers      map[string]string
+	inForce    string // version of the running node's policy, where that one is asked
 }
 
 // Words for a policy.
@@ -85,8 +89,8 @@ func (a *app) decidingBy(ctx context.Context, d *deciding, r *reading) (again.Co
 	asked := *d
 	if r.session != nil && r.session.Found != nil {
 		asked.asNode(r.session.Found.More)
-		if at := r.session.Found.HTTP; at != "" {
-			names, err := toolNames(ctx, at)
+		if found := r.session.Found; found.HTTP != "" {
+			names, err := toolNames(ctx, *found)
 			if err != nil {
 				a.note("%v: those that come with this release are taken for registered", err)
 			} else {
@@ -95,8 +99,11 @@ func (a *app) decidingBy(ctx context.Context, d *deciding, r *reading) (again.Co
 		}
 	}
 	var err error
-	if c.Policy, err = openPolicy(d.policy); err != nil {
+	if c.Policy, err = openPolicy(asked.policy); err != nil {
 		return c, err
+	}
+	if told := asked.inForce; told != "" && told != c.Policy.Version() {
+		a.note("the node still runs by policy %s, and its files are %s now: sluice-node policy reload has it read them anew", show.Short(told, 60), c.Policy.Version())
 	}
 	if c.Allow, err = allowlists(asked.principals); err != nil {
 		return c, err
@@ -131,7 +138,10 @@ func tiersOf(given map[string]string) (map[string]events.Tier, error) {
 
 // asNode takes over what a node has told of its settings.
 func (d *deciding) asNode(told map[string]string) {
-	for name, into := range map[string]*string{"workspace": &d.workspace, "principals": &d.principals} {
+	if d.policy == "" && told["policy"] != "" {
+		d.inForce = told["policy_version"]
+	}
+	for name, into := range map[string]*string{"workspace": &d.workspace, "principals": &d.principals, "policy": &d.policy} {
 		if *into == "" {
 			*into = told[name]
 		}
@@ -147,7 +157,7 @@ func openPolicy(name string) (policy.Authorizer, error) {
 	switch name {
 	case policyRecorded:
 		return nil, nil
-	case policyDefault:
+	case policyDefault, "":
 		name = ""
 	}
 	p, err := policyfile.Open(name)
@@ -214,14 +224,15 @@ const (
 
 // toolNames asks the node that runs on the data directory which tools it has, those
 // that are switched off now left out.
-func toolNames(ctx context.Context, at string) (map[string]bool, error) {
+func toolNames(ctx context.Context, running jetlog.Running) (map[string]bool, error) {
+	at := running.HTTP
 	ctx, stop := context.WithTimeout(ctx, toolListWait)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at+"/v1/tools?format=anthropic", nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := nodehttp.Client(running).Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("the node at %s does not tell its tools: %w", at, err)
 	}

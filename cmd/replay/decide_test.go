@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/replay/again"
 	"github.com/sluice-run/sluice/events"
@@ -149,16 +150,16 @@ func TestANodeIsAskedForItsTools(t *testing.T) {
 	}))
 	defer srv.Close()
 	defer http.DefaultClient.CloseIdleConnections()
-	names, err := toolNames(t.Context(), srv.URL)
+	names, err := toolNames(t.Context(), jetlog.Running{HTTP: srv.URL})
 	if err != nil || !names["Read"] || !names["compensate"] || names["Write"] {
 		t.Errorf("%v, %v", names, err)
 	}
 	answer = "no JSON"
-	if _, err := toolNames(t.Context(), srv.URL); err == nil {
+	if _, err := toolNames(t.Context(), jetlog.Running{HTTP: srv.URL}); err == nil {
 		t.Error("what is no list was taken for one")
 	}
 	status = http.StatusServiceUnavailable
-	if _, err := toolNames(t.Context(), srv.URL); err == nil || !strings.Contains(err.Error(), "503") {
+	if _, err := toolNames(t.Context(), jetlog.Running{HTTP: srv.URL}); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("%v", err)
 	}
 }

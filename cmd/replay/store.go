@@ -93,7 +93,11 @@ func (s *settings) openData(ctx context.Context, log *slog.Logger, make bool, la
 	if !make && !session.HoldsLog(s.Data) {
 		return nil, noLog(fmt.Errorf("there is no log in %s", s.Data))
 	}
-	return session.OpenEmbedded(ctx, jetlog.ServerConfig{Dir: s.Data, Log: log}, jetlog.Config{Log: log})
+	keys, err := s.StoreKeys()
+	if err != nil {
+		return nil, err
+	}
+	return session.OpenEmbedded(ctx, jetlog.ServerConfig{Dir: s.Data, Keys: keys, Log: log}, jetlog.Config{Log: log})
 }
 
 func noLog(err error) error {

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -14,6 +15,9 @@ type neutralCall struct {
 	Tool string          `json:"tool"`
 	Args json.RawMessage `json:"args,omitempty"` // an object, or its text as a string
 	Key  string          `json:"key,omitempty"`  // idempotency key
+	// Secrets are JSON Pointers to arguments that are secrets. They are read and never
+	// written: what was sealed stands in the arguments as placeholders.
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // neutralAnswer is an answer in our own format.
@@ -46,7 +50,7 @@ func callNeutral(raw json.RawMessage, path string) (c events.RawCall, ok bool, e
 	if err != nil {
 		return c, false, err
 	}
-	if err := known(m, path, "id", "tool", "args", "key"); err != nil {
+	if err := known(m, path, "id", "tool", "args", "key", "secrets"); err != nil {
 		return c, false, err
 	}
 	var s [3]string
@@ -57,7 +61,37 @@ func callNeutral(raw json.RawMessage, path string) (c events.RawCall, ok bool, e
 	}
 	c, err = newCall(s[0], s[1], m["args"], path)
 	c.Key = s[2]
+	if err == nil {
+		c.Secrets, err = declared(m["secrets"], path+"/secrets")
+	}
 	return c, err == nil, err
+}
+
+// maxDeclared and maxPointer bound the arguments that a call declares as secrets: how
+// many, and the length in bytes of each pointer.
+const (
+	maxDeclared = 64
+	maxPointer  = 256
+)
+
+// declared are the arguments that a call names as secrets: references that name no
+// sealed value yet.
+func declared(raw json.RawMessage, path string) ([]events.SecretRef, error) {
+	if absent(raw) {
+		return nil, nil
+	}
+	var pointers []string
+	if json.Unmarshal(raw, &pointers) != nil || len(pointers) > maxDeclared {
+		return nil, malformed(path, "want a list of at most %d JSON Pointers to arguments, for example [\"/token\"]", maxDeclared)
+	}
+	var out []events.SecretRef
+	for _, p := range pointers {
+		if !strings.HasPrefix(p, "/") || len(p) > maxPointer {
+			return nil, malformed(path, "want JSON Pointers to arguments, for example /token, of at most %d bytes", maxPointer)
+		}
+		out = append(out, events.SecretRef{Path: p})
+	}
+	return out, nil
 }
 
 // known refuses members that have none of the names.

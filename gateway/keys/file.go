@@ -2,6 +2,7 @@ package keys
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -163,7 +164,7 @@ func (f File) Ring() (*Ring, error) {
 }
 
 func (r *Ring) add(p Principal) error {
-	id := access.Identity{Principal: events.Principal{ID: p.ID, Kind: p.Kind, Parents: p.Parents}, Roles: p.Roles}
+	id := access.Identity{Principal: events.Principal{ID: p.ID, Kind: cmp.Or(p.Kind, access.KindAgent), Parents: p.Parents}, Roles: p.Roles}
 	if err := id.Check(); err != nil {
 		return err
 	}

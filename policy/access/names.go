@@ -85,21 +85,30 @@ func named(format string, args ...any) error {
 
 // Acts is who does an act (approves, cancels, resolves, switches, reloads): always the
 // identity itself. What a body says of it may be missing or the same, and is an ErrName
-// otherwise. Where everybody is believed it is what the body says.
+// otherwise. The kind is always told: one without could be taken for a person. Where
+// everybody is believed it is what the body says.
 func (id Identity) Acts(said events.Principal) (events.Principal, error) {
+	if id.Trusted {
+		return said, nil
+	}
+	by := id.Principal
+	by.Kind = kindOf(by)
+	return by, id.same(said)
+}
+
+// same returns nil for a body that names nobody, or the identity itself.
+func (id Identity) same(said events.Principal) error {
 	own := id.Principal
 	switch {
-	case id.Trusted:
-		return said, nil
 	case said.ID == "" && said.Kind == "" && len(said.Parents) == 0:
 	case said.ID != own.ID:
-		return own, named("%s acts, and the body says %q: leave the principal out", own.ID, said.ID)
-	case said.Kind != "" && kindOf(said) != kindOf(own):
-		return own, named("%s is of kind %s, and the body says %q: leave it out", own.ID, kindOf(own), said.Kind)
+		return named("%s acts, and the body says %q: leave the principal out", own.ID, said.ID)
+	case said.Kind != "" && said.Kind != kindOf(own):
+		return named("%s is of kind %s, and the body says %q: leave it out", own.ID, kindOf(own), said.Kind)
 	case len(said.Parents) > 0 && !slices.Equal(said.Parents, own.Parents):
-		return own, named("the parents of %s are %q, and the body says %q: leave them out", own.ID, own.Parents, said.Parents)
+		return named("the parents of %s are %q, and the body says %q: leave them out", own.ID, own.Parents, said.Parents)
 	}
-	return own, nil
+	return nil
 }
 
 // Submits is the principal of a submission: the identity's own, or a child of it that
@@ -109,8 +118,11 @@ func (id Identity) Acts(said events.Principal) (events.Principal, error) {
 // else is an ErrName. Where everybody is believed it is what the body says.
 func (id Identity) Submits(said events.Principal, known func(id string) bool) (events.Principal, error) {
 	own := id.Principal
-	if id.Trusted || said.ID == "" || said.ID == own.ID {
-		return id.Acts(said)
+	switch {
+	case id.Trusted:
+		return said, nil
+	case said.ID == "" || said.ID == own.ID:
+		return own, id.same(said)
 	}
 	if err := CheckID(said.ID); err != nil {
 		return own, fmt.Errorf("%w: %w", ErrName, err)
@@ -122,7 +134,7 @@ func (id Identity) Submits(said events.Principal, known func(id string) bool) (e
 	if err != nil {
 		return own, err
 	}
-	child := events.Principal{ID: said.ID, Kind: said.Kind, Parents: append(above, own.Parents...)}
+	child := events.Principal{ID: said.ID, Kind: kindOf(said), Parents: append(above, own.Parents...)}
 	if err := checkParents(child); err != nil {
 		return own, fmt.Errorf("%w: %w", ErrName, err)
 	}

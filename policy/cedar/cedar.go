@@ -43,19 +43,18 @@ type Options struct {
 
 // Set is a set of policies that was found sound. It is a policy.Authorizer.
 type Set struct {
-	digest string // SHA-256, in hex
-	files  []FileInfo
-	rules  []rule
-	pick   [numActions][numKinds][]int           // policies that may fit, by the kinds of their scopes
-	costs  [numActions][numKinds]cost            // of those in pick
-	exact  [numActions]map[types.EntityUID][]int // those that name the one resource that they are for
-	named  map[types.EntityUID]bool              // every entity that a policy names
-	whose  bool                                  // a policy looks at the principal
-	wants  wants                                 // what has to be read out of the request
-	plain  map[facets]types.Record               // the contexts that hold nothing of the request's own
-	paths  map[bool]map[bool]types.Record        // of paths by inside and git, where nobody looks at their names
-	floor  policy.Rules                          // asked first
-	last   policy.Rules                          // asked last
+	digest   string // SHA-256, in hex
+	files    []FileInfo
+	rules    []rule
+	anybody  [numActions]shelf              // policies that do not look at the principal
+	somebody [numActions]shelf              // and those that do
+	whole    cost                           // of all policies
+	named    map[types.EntityUID]bool       // every entity that a policy names
+	wants    wants                          // what has to be read out of the request
+	plain    map[facets]types.Record        // the contexts that hold nothing of the request's own
+	paths    map[bool]map[bool]types.Record // of paths by inside and git, where nobody looks at their names
+	floor    policy.Rules                   // asked first
+	last     policy.Rules                   // asked last
 }
 
 // rule is one policy.

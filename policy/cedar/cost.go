@@ -1,6 +1,7 @@
 package cedar
 
 import (
+	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"github.com/sluice-run/sluice/events"
@@ -58,18 +59,32 @@ var tooMuch = policy.Finding{
 }
 
 // affordable says whether the questions of a call may be asked of so many principals.
-func (t *tally) affordable(principals int) bool {
-	s, a, sum := t.set, actionOf(t.req.Op.Class), 0
+func (t *tally) affordable(chain []types.EntityUID) bool {
+	a, sum := actionOf(t.req.Op.Class), 0
 	args := max(len(t.req.Args), len(t.req.Workspace))
+	longest := 0
+	for i := range t.things {
+		longest = max(longest, len(t.things[i].uid.ID))
+	}
+	if len(t.things)*len(chain)*t.set.whole.of(longest, args) <= maxCost {
+		return true // whatever is asked
+	}
 	for i := range t.things {
 		thing := &t.things[i]
-		c := s.costs[a][thing.kind]
-		for _, r := range s.exact[a][thing.uid] {
-			c = c.plus(s.rules[r].cost)
-		}
-		if sum += principals * c.of(len(thing.uid.ID), args); sum > maxCost {
+		c := costOfAll(t.set.anybody[a].fit(thing, nil, nil))
+		own := costOfAll(t.set.somebody[a].fit(thing, chain, nil))
+		sum += c.of(len(thing.uid.ID), args) + len(chain)*own.of(len(thing.uid.ID), args)
+		if sum > maxCost {
 			return false
 		}
 	}
 	return true
+}
+
+// costOfAll is what it takes to ask all of some lists.
+func costOfAll(lists []*list) (sum cost) {
+	for _, l := range lists {
+		sum = sum.plus(l.cost)
+	}
+	return sum
 }

@@ -227,6 +227,10 @@ func (m *maker) request() policy.Request {
 		Workspace: one(m, "/w", "/w", "", "/", "rel"),
 		Op:        events.Operation{Class: one(m, events.OpRead, events.OpWrite, events.OpExecute, events.OpNetwork, events.OpDelegate, "other")},
 	}
+	if m.IntN(4) > 0 {
+		r.Time = time.UnixMilli(m.Int64N(4e12) - 1e12).UTC()
+	}
+	r.Session.Trace = one(m, "", "a", "a1")
 	if m.IntN(6) == 0 {
 		r.Allowlists = [][]string{one(m, nil, []string{"*"}, []string{"Read"}, []string{})}
 	}

@@ -28,7 +28,8 @@ func (g grammar) policy() string {
 // expr is an expression of any type.
 func (g grammar) expr(depth int) string {
 	if depth == 0 {
-		return one(g.maker, "true", "false", "context.network", "context.line", "context.can_ask", "context.mode", "context.tier", "context.workspace", "context.args", "context.numbers",
+		return one(g.maker, "true", "false", "context.network", "context.line", "context.can_ask", "context.mode", "context.tier", "context.workspace", "context.time", "context.weekday", "context.session", "context.session.trace", "context.classification", "context.classification.reads",
+			"context.classification.class", "Class::\"read\"", "context.args", "context.numbers",
 			"context", "principal", "principal.id", "action", "resource", "resource.path", "resource.inside", "resource.port", "resource.name", "1", "-9223372036854775808", "\"a\"", "\"*\"",
 			"Agent::\"a\"", "Mode::\"write\"", "Action::\"read\"", "Path::\"src\"", "Tool::\"Read\"", "[]", "{}", "ip(\"10.0.0.1\")", "decimal(\"1.5\")", "datetime(\"2024-10-15\")", "duration(\"1h\")")
 	}
@@ -57,7 +58,7 @@ func (g grammar) expr(depth int) string {
 	case 10:
 		return fmt.Sprintf("(%s).%s(%s)", x(), one(g.maker, "contains", "containsAll", "containsAny", "hasTag", "getTag", "isInRange", "lessThan", "greaterThan", "offset", "durationSince"), x())
 	case 11:
-		return fmt.Sprintf("(%s).%s()", x(), one(g.maker, "isEmpty", "isIpv4", "isLoopback", "toDate", "toTime", "toHours", "toMilliseconds"))
+		return fmt.Sprintf("(%s).%s()", x(), one(g.maker, "isEmpty", "isIpv4", "isLoopback", "toDate", "toTime", "toHours", "toDays", "toMilliseconds"))
 	case 12:
 		return fmt.Sprintf("(%s)%s", x(), one(g.maker, ".a", "[\"b c\"]", ".id", ".path", ".inside"))
 	case 13:
@@ -67,7 +68,8 @@ func (g grammar) expr(depth int) string {
 		return "context.numbers.hasTag(\"/n\") && context.numbers.getTag(\"/n\") * 2 > 3"
 	}
 	return one(g.maker, "resource is Path && resource.inside", "resource is Path && resource.path like \"src/*\"", "principal.id == \"a\"", "resource is Host && resource.port > 80",
-		"[Mode::\"write\"].contains(context.mode)", "action in [Action::\"read\"]")
+		"[Mode::\"write\"].contains(context.mode)", "action in [Action::\"read\"]", "context.time.toTime() > duration(\"8h\")", "context.weekday < 6",
+		"context.time > datetime(\"2026-01-01\")", "context.session.trace like \"a*\"", "context.classification.understood && !context.classification.reads")
 }
 
 // What the checks let pass can be evaluated: nothing panics, and only sums that are too

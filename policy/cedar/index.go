@@ -68,9 +68,27 @@ type wants struct{ args, numbers, workspace, names, class, session, time bool }
 // own says whether policies look at what the context has of a request's own.
 func (w wants) own() bool { return w.workspace || w.class || w.session || w.time }
 
+// list is some policies, by their place, and what they cost together.
+type list struct {
+	rules []int
+	cost  cost
+}
+
+func (l *list) add(i int, c cost) {
+	l.rules = append(l.rules, i)
+	l.cost = l.cost.plus(c)
+}
+
+// shelf is the policies that may fit a question about an action.
+type shelf struct {
+	kinds [numKinds]list            // by the kind of the resource
+	keyed map[types.EntityUID]*list // those that fit only one resource or principal, and what is in it
+}
+
 // index sorts the policies by what they may fit, and notes what they look at: a policy
-// that cannot fit a question by its scope says nothing of it, so that leaving it out
-// changes no answer.
+// that cannot fit a question says nothing of it, so that leaving it out changes no
+// answer. Those that do not look at the principal are kept apart: they say the same for
+// everybody.
 func (s *Set) index() {
 	s.named = make(map[types.EntityUID]bool)
 	shellPlace := -1
@@ -80,38 +98,107 @@ func (s *Set) index() {
 		for _, uid := range entitiesOf(tree) {
 			s.named[uid] = true
 		}
-		if _, all := tree.Principal.(ast.ScopeTypeAll); !all {
-			s.whose = true
-		}
 		s.look(tree)
 		r.cost = costOf(tree, r.cost.words)
-		kind, only := resourcesOf(tree.Resource)
+		s.whole = s.whole.plus(r.cost)
+		kind := resourcesOf(tree.Resource)
 		if len(kind) == 1 && kind[0] == kindShell { // what a line does is told in the order of the line
 			if shellPlace < 0 {
 				shellPlace = i
 			}
 			r.place = shellPlace
 		}
+		shelves := &s.anybody
+		if whose(tree) {
+			shelves = &s.somebody
+		}
+		key, keyed := keyOf(tree)
 		for _, a := range actionsOf(tree.Action) {
-			if only != (types.EntityUID{}) {
-				if s.exact[a] == nil {
-					s.exact[a] = make(map[types.EntityUID][]int)
+			sh := &shelves[a]
+			if !keyed {
+				for _, k := range kind {
+					sh.kinds[k].add(i, r.cost)
 				}
-				s.exact[a][only] = append(s.exact[a][only], i)
 				continue
 			}
-			for _, k := range kind {
-				s.pick[a][k] = append(s.pick[a][k], i)
-				s.costs[a][k] = s.costs[a][k].plus(r.cost)
+			if sh.keyed == nil {
+				sh.keyed = make(map[types.EntityUID]*list)
 			}
+			if sh.keyed[key] == nil {
+				sh.keyed[key] = &list{}
+			}
+			sh.keyed[key].add(i, r.cost)
 		}
 	}
 	s.plain, s.paths = contexts(), plainPaths()
 }
 
-// resourcesOf are the kinds of resources that a scope may fit, and the one resource
-// where it names one.
-func resourcesOf(scope ast.IsResourceScopeNode) (fit []int, only types.EntityUID) {
+// whose says whether a policy looks at the principal.
+func whose(tree *ast.Policy) bool {
+	if _, all := tree.Principal.(ast.ScopeTypeAll); !all {
+		return true
+	}
+	found := false
+	for _, c := range tree.Conditions {
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			v, ok := n.(ast.NodeTypeVariable)
+			found = found || ok && v.Name == "principal"
+			return !found
+		})
+	}
+	return found
+}
+
+// keyOf is the one resource or principal without which a policy does not fit: that of
+// its scope, or of what its first condition asks first. Everything behind it is then
+// not even evaluated, so that nothing there can fail.
+func keyOf(tree *ast.Policy) (key types.EntityUID, ok bool) {
+	for _, scope := range []ast.IsScopeNode{tree.Resource, tree.Principal} {
+		switch s := scope.(type) {
+		case ast.ScopeTypeEq:
+			return s.Entity, true
+		case ast.ScopeTypeIn:
+			return s.Entity, true
+		case ast.ScopeTypeIsIn:
+			return s.Entity, true
+		}
+	}
+	if len(tree.Conditions) == 0 || tree.Conditions[0].Condition != ast.ConditionWhen {
+		return key, false
+	}
+	n := tree.Conditions[0].Body
+	for {
+		and, more := n.(ast.NodeTypeAnd)
+		if !more {
+			break
+		}
+		n = and.Left
+	}
+	switch n := n.(type) {
+	case ast.NodeTypeIn:
+		return literalOf(n.Left, n.Right)
+	case ast.NodeTypeEquals:
+		return literalOf(n.Left, n.Right)
+	}
+	return key, false
+}
+
+// literalOf is the entity that the resource or the principal is compared with.
+func literalOf(left, right ast.IsNode) (key types.EntityUID, ok bool) {
+	v, ok := left.(ast.NodeTypeVariable)
+	if !ok || v.Name != "resource" && v.Name != "principal" {
+		return key, false
+	}
+	value, ok := right.(ast.NodeValue)
+	if !ok {
+		return key, false
+	}
+	key, ok = value.Value.(types.EntityUID)
+	return key, ok
+}
+
+// resourcesOf are the kinds of resources that a scope may fit.
+func resourcesOf(scope ast.IsResourceScopeNode) []int {
 	of := func(t types.EntityType) []int {
 		if i := slices.Index(kinds[:], t); i >= 0 {
 			return []int{i}
@@ -120,15 +207,15 @@ func resourcesOf(scope ast.IsResourceScopeNode) (fit []int, only types.EntityUID
 	}
 	switch r := scope.(type) {
 	case ast.ScopeTypeEq:
-		return of(r.Entity.Type), r.Entity
+		return of(r.Entity.Type)
 	case ast.ScopeTypeIn:
-		return of(r.Entity.Type), only
+		return of(r.Entity.Type)
 	case ast.ScopeTypeIs:
-		return of(r.Type), only
+		return of(r.Type)
 	case ast.ScopeTypeIsIn:
-		return of(r.Type), only
+		return of(r.Type)
 	}
-	return []int{kindTool, kindPath, kindHost, kindShell}, only
+	return []int{kindTool, kindPath, kindHost, kindShell}
 }
 
 // actionsOf are the actions that a scope may fit. Actions are in no groups.
@@ -170,11 +257,8 @@ func (s *Set) look(tree *ast.Policy) {
 					return false
 				}
 			case ast.NodeTypeVariable:
-				switch n.Name {
-				case "context": // all of it
+				if n.Name == "context" { // all of it
 					s.wants = wants{args: true, numbers: true, workspace: true, names: s.wants.names, class: true, session: true, time: true}
-				case "principal":
-					s.whose = true
 				}
 			}
 			return true

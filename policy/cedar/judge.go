@@ -39,7 +39,8 @@ type tally struct {
 	things  []resource
 	verdict policy.Verdict
 	said    []saying
-	lacking []lack // questions that nothing permits
+	lacking []lack  // questions that nothing permits
+	lists   []*list // room for one question's
 }
 
 // saying is one policy's answer to one question.
@@ -103,19 +104,14 @@ func (t *tally) ask() {
 		t.add(timeless, "default.time", -1)
 	}
 	who := w.chain
-	if !s.whose {
-		who = who[:1] // nobody asks who it is: the others would hear the same
-	}
-	if !t.affordable(len(who)) {
+	if !t.affordable(w.chain) {
 		t.add(tooMuch, "", -1)
 		who = nil
 	}
-	for _, p := range who {
+	for n := range who {
 		for i := range t.things {
 			w.thing = &t.things[i]
-			t.question(&w, cedar.Request{
-				Principal: p, Action: actions[actionOf(t.req.Op.Class)], Resource: w.thing.uid, Context: context,
-			}, i)
+			t.question(&w, context, n, i)
 		}
 	}
 	last := len(s.rules)
@@ -147,21 +143,37 @@ var timeless = policy.Finding{
 	Reason:   "The policy looks at the time, and it is not known when this call is judged; tell the operator.",
 }
 
-// question puts one of them.
-func (t *tally) question(w *world, q cedar.Request, nth int) {
-	s := t.set
-	a := actionOf(t.req.Op.Class)
-	decision, why := cedar.Authorize(chosen{s, s.pick[a][w.thing.kind], s.exact[a][q.Resource]}, w, q)
+// question puts one of them: what the n-th of the chain may do to the nth resource. What
+// the policies say that look at nobody is heard once.
+func (t *tally) question(w *world, context types.Record, n, nth int) {
+	a, thing := actionOf(t.req.Op.Class), &t.things[nth]
+	q := cedar.Request{Principal: w.chain[n], Action: actions[a], Resource: thing.uid, Context: context}
+	if n == 0 {
+		thing.free = t.heard(w, q, nth, t.set.anybody[a].fit(thing, nil, t.lists))
+	}
+	own := t.heard(w, q, nth, t.set.somebody[a].fit(thing, w.chain[n:], t.lists))
+	if !thing.free && !own {
+		t.lacking = append(t.lacking, lack{q.Principal, nth})
+	}
+}
+
+// heard asks some policies, and notes what they say. It is false where none says anything.
+func (t *tally) heard(w *world, q cedar.Request, nth int, lists []*list) bool {
+	t.lists = lists[:0]
+	if len(lists) == 0 {
+		return false
+	}
+	which := chosen{t.set, lists}
+	decision, why := cedar.Authorize(which, w, q)
 	for _, e := range why.Errors {
-		r := s.of(e.PolicyID)
+		r := t.set.of(e.PolicyID)
 		t.said = append(t.said, saying{policy.Deny, r.place, nth, r, policy.Finding{}, r.ID, e.Message})
 	}
 	if decision == cedar.Deny && len(why.Reasons) == 0 {
-		t.lacking = append(t.lacking, lack{q.Principal, nth})
-		return
+		return false
 	}
 	for _, reason := range why.Reasons {
-		r := s.of(reason.PolicyID)
+		r := t.set.of(reason.PolicyID)
 		d := policy.Allow
 		switch {
 		case r.Forbid:
@@ -171,6 +183,31 @@ func (t *tally) question(w *world, q cedar.Request, nth int) {
 		}
 		t.said = append(t.said, saying{decision: d, place: r.place, nth: nth, rule: r, id: r.ID})
 	}
+	return true
+}
+
+// fit are the policies that may fit a resource and a principal, with those it acts for
+// behind it; of nobody where there is none. They are appended to into.
+func (s *shelf) fit(thing *resource, chain []types.EntityUID, into []*list) []*list {
+	if l := &s.kinds[thing.kind]; len(l.rules) > 0 {
+		into = append(into, l)
+	}
+	if s.keyed == nil {
+		return into
+	}
+	add := func(uid types.EntityUID) {
+		if l := s.keyed[uid]; l != nil {
+			into = append(into, l)
+		}
+	}
+	add(thing.uid)
+	for _, uid := range thing.above {
+		add(uid)
+	}
+	for _, uid := range chain {
+		add(uid)
+	}
+	return into
 }
 
 func (s *Set) of(id cedar.PolicyID) *rule {
@@ -183,15 +220,15 @@ func (s *Set) of(id cedar.PolicyID) *rule {
 
 // chosen are the policies that may fit a question.
 type chosen struct {
-	set        *Set
-	some, more []int
+	set   *Set
+	lists []*list
 }
 
 // All is cedar.PolicyIterator's.
 func (c chosen) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
-		for _, list := range [2][]int{c.some, c.more} {
-			for _, i := range list {
+		for _, l := range c.lists {
+			for _, i := range l.rules {
 				if r := &c.set.rules[i]; !yield(r.name, r.policy) {
 					return
 				}

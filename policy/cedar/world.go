@@ -108,8 +108,10 @@ type resource struct {
 	at   string      // JSON Pointer to the argument, with why; "" is looked up by text
 	text string      // as the call gave it
 
-	made   bool // entity is there
+	above  []types.EntityUID // what it is in, of what policies name
+	made   bool              // entity is there
 	entity types.Entity
+	free   bool // a policy permits it to everybody
 }
 
 // resources are what a call touches: its tool, then paths, addresses and deeds.
@@ -121,11 +123,11 @@ func (s *Set) resources(r policy.Request, f policy.Facts) []resource {
 	}
 	for i, p := range f.Paths {
 		uid := types.EntityUID{Type: typePath, ID: types.String(p.Clean)}
-		out = append(out, resource{uid: uid, kind: kindPath, nth: i, why: p.Why, at: p.Path, text: p.Text})
+		out = append(out, resource{uid: uid, kind: kindPath, nth: i, why: p.Why, at: p.Path, text: p.Text, above: s.above(uid, p.Inside)})
 	}
 	for i, h := range f.Hosts {
 		uid := types.EntityUID{Type: typeHost, ID: types.String(h.Name)}
-		out = append(out, resource{uid: uid, kind: kindHost, nth: i, why: h.Why, at: h.Path, text: h.Text})
+		out = append(out, resource{uid: uid, kind: kindHost, nth: i, why: h.Why, at: h.Path, text: h.Text, above: s.above(uid, true)})
 	}
 	for i, d := range f.Deeds {
 		uid := types.EntityUID{Type: typeShell, ID: types.String(strings.TrimPrefix(d.Rule, "shell."))}
@@ -137,13 +139,15 @@ func (s *Set) resources(r policy.Request, f policy.Facts) []resource {
 // build makes the entity of a resource.
 func (s *Set) build(t *resource, f *policy.Facts) types.Entity {
 	e := types.Entity{UID: t.uid}
+	if len(t.above) > 0 {
+		e.Parents = types.NewEntityUIDSet(t.above...)
+	}
 	id := t.uid.ID
 	switch t.kind {
 	case kindTool:
 		e.Attributes = types.NewRecord(types.RecordMap{"name": id})
 	case kindPath:
 		p := f.Paths[t.nth]
-		e.Parents = s.above(t.uid, p.Inside)
 		if !s.wants.names {
 			e.Attributes = s.paths[p.Inside][p.Git]
 			break
@@ -151,7 +155,6 @@ func (s *Set) build(t *resource, f *policy.Facts) types.Entity {
 		e.Attributes = pathRecord(id, p.Inside, p.Git)
 	case kindHost:
 		h := f.Hosts[t.nth]
-		e.Parents = s.above(t.uid, true)
 		port, _ := strconv.ParseUint(h.Port, 10, 16) // 0 where there is none that can be read
 		e.Attributes = types.NewRecord(types.RecordMap{
 			"name": id, "port": types.Long(port), "scheme": types.String(h.Scheme), "public": types.Boolean(h.Public),
@@ -178,11 +181,10 @@ func plainPaths() map[bool]map[bool]types.Record {
 
 // above are the entities that a path or host is in, of those that some policy names:
 // no other one can be asked for. What is not inside is in nothing.
-func (s *Set) above(uid types.EntityUID, inside bool) types.EntityUIDSet {
+func (s *Set) above(uid types.EntityUID, inside bool) (out []types.EntityUID) {
 	if !inside {
-		return types.EntityUIDSet{}
+		return nil
 	}
-	var out []types.EntityUID
 	add := func(id types.String) {
 		if up := (types.EntityUID{Type: uid.Type, ID: id}); s.named[up] && up != uid {
 			out = append(out, up)
@@ -196,16 +198,13 @@ func (s *Set) above(uid types.EntityUID, inside bool) types.EntityUIDSet {
 		add(".")
 	case typeHost:
 		if strings.Contains(string(id), ":") || strings.Trim(string(id), "0123456789.") == "" {
-			return types.EntityUIDSet{} // an address is in no domain
+			return nil // an address is in no domain
 		}
 		for _, rest, ok := strings.Cut(string(id), "."); ok; _, rest, ok = strings.Cut(rest, ".") {
 			add(types.String(rest))
 		}
 	}
-	if len(out) == 0 {
-		return types.EntityUIDSet{}
-	}
-	return types.NewEntityUIDSet(out...)
+	return out
 }
 
 // maxLeaves is how many values of a call's arguments policies can look at.

@@ -2,6 +2,9 @@ package secrets
 
 import (
 	"encoding/json"
+	"slices"
+
+	"github.com/sluice-run/sluice/events"
 )
 
 // Cleaner takes secrets out of what comes back from a tool: the values that it was
@@ -67,4 +70,40 @@ func (c Cleaner) Bytes(data []byte) []byte {
 		}
 	}
 	return out
+}
+
+// Result is a result with marks for its secrets, in whatever a reader or a later call
+// may see of it. Digests stay what they are.
+func (c Cleaner) Result(r events.Result) events.Result {
+	if c.Idle() {
+		return r
+	}
+	r.Text.Text = c.Text(r.Text.Text)
+	r.Data, r.Undo = c.raw(r.Data), c.raw(r.Undo)
+	if r.Error != nil {
+		r.Error = &events.Error{Code: r.Error.Code, Message: c.Text(r.Error.Message), Path: c.Text(r.Error.Path)}
+	}
+	r.Context = slices.Clone(r.Context)
+	for i, m := range r.Context {
+		r.Context[i] = events.Modifier{Name: c.Text(m.Name), Value: c.raw(m.Value)}
+	}
+	r.Seen = slices.Clone(r.Seen)
+	for i := range r.Seen {
+		r.Seen[i].Path = c.Text(r.Seen[i].Path)
+	}
+	if len(r.Stats.More) > 0 {
+		more := make(map[string]int64, len(r.Stats.More))
+		for name, n := range r.Stats.More {
+			more[c.Text(name)] += n
+		}
+		r.Stats.More = more
+	}
+	return r
+}
+
+func (c Cleaner) raw(b json.RawMessage) json.RawMessage {
+	if len(b) == 0 {
+		return b
+	}
+	return json.RawMessage(c.JSON(string(b)))
 }

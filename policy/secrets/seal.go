@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ func (v Value) Text() string {
 	return string(v[2:])
 }
 
+// StringValue is the value of a string.
+func StringValue(text string) Value { return Value(ofString + text) }
+
 const (
 	ofString = "s:"
 	ofNumber = "n:"
@@ -38,16 +42,26 @@ const (
 type Sealed struct {
 	Args   string // as they were, but with placeholders
 	Refs   []events.SecretRef
-	Values []Value // those of Refs
+	Values []Value // those of Refs; "" for one that was kept
 	// Refused says why the call must not start; nil: it may. Args then holds marks,
 	// and nothing was sealed.
 	Refused *events.Refusal
 }
 
+// Sealing says what else than what looks like a secret is one.
+type Sealing struct {
+	// ID names a value: the same for the same value. It is required.
+	ID func(Value) string
+	// Declared are JSON Pointers to strings, numbers, or what holds some, that are
+	// secrets whatever they look like.
+	Declared []string
+	// Keep are placeholders that may stand in the arguments already: those of a call
+	// whose arguments a person has changed.
+	Keep []events.SecretRef
+}
+
 // Seal takes the secrets out of a call's arguments: those that look like one, those
-// whose member's name says so, and those that declared points to (JSON Pointers, each
-// to a string, a number, or what holds some). id names a value: the same for the same
-// value.
+// whose member's name says so, and those that are declared.
 //
 // The gates judge what is left, and the tool gets the values. So no argument that
 // says what the call does is sealed whole, and a secret within one may only be made
@@ -56,11 +70,11 @@ type Sealed struct {
 // nobody would mean that to be taken for the value.
 //
 // Arguments that are no JSON object are redacted, and can never become one by that.
-func Seal(args string, declared []string, id func(Value) string) Sealed {
+func Seal(args string, o Sealing) Sealed {
 	if !isObject(args) {
 		return malformed(args)
 	}
-	s := sealer{text: args, declared: declared, id: id}
+	s := sealer{text: args, Sealing: o}
 	each(args, tree(args), "", s.leaf)
 	if s.refused != nil {
 		return Sealed{Args: RedactArgs(args), Refused: s.refused}
@@ -83,9 +97,8 @@ func malformed(args string) Sealed {
 
 // sealer takes the secrets out of one call's arguments.
 type sealer struct {
-	text     string
-	declared []string
-	id       func(Value) string
+	Sealing
+	text string
 
 	write   strings.Builder // what is done of the new text
 	done    int             // how much of the old one
@@ -102,7 +115,7 @@ func (s *sealer) leaf(l leaf) {
 	if s.refused != nil {
 		return
 	}
-	if l.kind != '0' && (Marked(l.text) || len(Placeholders(l.text)) > 0) {
+	if l.kind != '0' && (Marked(l.text) || !s.kept(l)) {
 		s.refused = refuse(events.InvalidParam,
 			"the argument at %s holds a mark that stands for a secret which this runtime took out of a text or of other arguments: it is not the secret, and would be used in its place; send the value itself, or leave that part as it is",
 			shown(l.path))
@@ -114,9 +127,10 @@ func (s *sealer) leaf(l leaf) {
 		}
 		return
 	}
-	declared := slices.ContainsFunc(s.declared, func(p string) bool { return l.path == p || strings.HasPrefix(l.path, p+"/") })
+	declared := slices.ContainsFunc(s.Declared, func(p string) bool { return l.path == p || strings.HasPrefix(l.path, p+"/") })
 	place := PlaceOf(l.name)
 	switch {
+	case l.kind == '"' && isPlaceholder(l.text): // kept
 	case declared && l.text != "" && (l.kind == '"' || l.kind == '0'):
 		if place != Free {
 			s.refused = refuse(events.AccessDenied,
@@ -132,6 +146,26 @@ func (s *sealer) leaf(l leaf) {
 	case l.kind == '"':
 		s.within(l, place)
 	}
+}
+
+// kept says whether the placeholders of a string, if there are any, are those of the
+// call itself and stand where they stood. They go on to be opened.
+func (s *sealer) kept(l leaf) bool {
+	for _, id := range Placeholders(l.text) {
+		ref := events.SecretRef{ID: id, Path: l.path}
+		if l.kind == 'k' || !slices.Contains(s.Keep, ref) {
+			return false
+		}
+		if !slices.Contains(s.out.Refs, ref) {
+			s.out.Refs = append(s.out.Refs, ref)
+			s.out.Values = append(s.out.Values, "")
+		}
+	}
+	return true
+}
+
+func isPlaceholder(text string) bool {
+	return len(text) == PlaceholderLength && len(Placeholders(text)) == 1
 }
 
 // blankSecret says whether a member that is named as a secret holds none: nothing, or
@@ -195,7 +229,7 @@ func (s *sealer) within(l leaf, place Place) {
 
 // seal notes a value, and returns its placeholder.
 func (s *sealer) seal(path string, v Value) (string, bool) {
-	ref := events.SecretRef{ID: s.id(v), Path: path}
+	ref := events.SecretRef{ID: s.ID(v), Path: path}
 	if !slices.Contains(s.out.Refs, ref) {
 		s.bytes += len(v)
 		if len(path) > maxPath || len(v) > MaxValue || s.bytes > MaxSealed || len(s.out.Refs) == MaxValues {
@@ -362,4 +396,20 @@ func redactTree(text string, by func(leaf) (string, bool)) string {
 		return text
 	}
 	return b.String() + text[done:]
+}
+
+// SealedPaths are the JSON Pointers to the strings of a call's arguments that hold
+// placeholders.
+func SealedPaths(args []byte) []string {
+	if !bytes.Contains(args, []byte(placeholderOpen)) || !isObject(string(args)) {
+		return nil
+	}
+	var out []string
+	text := string(args)
+	each(text, tree(text), "", func(l leaf) {
+		if l.kind == '"' && len(Placeholders(l.text)) > 0 {
+			out = append(out, l.path)
+		}
+	})
+	return out
 }

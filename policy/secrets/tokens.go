@@ -98,6 +98,7 @@ var prefixes = []prefixed{
 	{"pypi-AgE", word, 40, 0, nil, APIKey},
 	{"hf_", alnum, 30, 0, nil, APIKey},
 	{"r8_", alnum, 30, 0, nil, APIKey},
+	{"sluice_", word, 43, 43, nil, Token}, // of this program's own doors
 	{"SG.", dotted, 32, 0, sendGrid, APIKey},
 	{"dop_v1_", lowHex, 40, 0, nil, APIKey},
 	{"doo_v1_", lowHex, 40, 0, nil, APIKey},

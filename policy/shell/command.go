@@ -49,15 +49,16 @@ func (c *classifier) step() bool {
 	return true
 }
 
-// versions are programs that only print a line when asked for their version,
-// and take no program or toolchain from the folder they stand in to do so.
-var versions = names("node python python3 gcc make perl ruby")
+// versions are programs that only print a line when asked for their version. It
+// is none of those that managers of versions stand in for (python, node, ruby, go
+// and such): what these start is named by a file in the folder they stand in.
+var versions = names("gcc make")
 
 func version(args []word) bool {
 	if len(args) != 2 {
 		return false
 	}
-	return versions[args[0].text] && args[1].is("--version") || args[0].is("go") && args[1].is("version")
+	return versions[args[0].text] && args[1].is("--version")
 }
 
 // hidden looks at the arguments of a command whose name is not known: what may

@@ -42,6 +42,7 @@ func (c *classifier) find(args []word) {
 			c.add(ruleFind, w.text)
 			return
 		}
+		c.follows = c.follows || w.text == "-L" || w.text == "-follow"
 		start = start && (w.text == "-H" || w.text == "-L" || w.text == "-P")
 		if takes == 0 {
 			continue

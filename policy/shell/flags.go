@@ -19,6 +19,9 @@ type flagSet struct {
 	short  map[byte]takes
 	long   map[string]takes
 	number bool // -20 means twenty lines
+	loose  bool // no flag of the command does harm, whatever it takes
+	apart  bool // letters stand alone, and their values in arguments of their own
+	early  bool // flags come before the operands; behind them they would be operands
 }
 
 // flags reads the notation of the tables, fields with a space between:
@@ -75,21 +78,28 @@ func (p *parsed) has(flags ...string) bool {
 }
 
 // parse tells flags and operands apart. bad is the first argument that is no
-// flag of the set; with it, the rest is not known.
+// flag of the set; with it, the rest is not known. Versions of a program differ
+// in which flags take a value: so that none can make a flag of what is taken for
+// a value or an operand here, those may not look like flags where one does harm.
 func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 	p = parsed{seen: map[string]bool{}, ended: -1}
 	for i := 0; i < len(args); i++ {
 		w := args[i]
-		if w.is("--") {
+		if w.is("--") && (!s.early || len(p.operands) == 0) {
 			p.ended = len(p.operands)
 			p.operands = append(p.operands, args[i+1:]...)
+			for _, o := range args[i+1:] {
+				if o.flag() && !s.loose {
+					return p, o, false
+				}
+			}
 			return p, bad, true
 		}
 		if !w.flag() {
 			p.operands = append(p.operands, w)
 			continue
 		}
-		if !w.plain() {
+		if !w.plain() || s.early && len(p.operands) > 0 {
 			return p, w, false
 		}
 		name, given, kind, known := s.split(w.text, p.seen)
@@ -97,7 +107,7 @@ func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 			return p, w, false
 		}
 		if given == nil && (kind == value || kind == pathname) {
-			if i++; i == len(args) || !args[i].plain() {
+			if i++; i == len(args) || !args[i].plain() || !s.loose && args[i].flag() && !numeral(args[i].text[1:]) {
 				return p, w, false
 			}
 			given = &args[i].text
@@ -132,8 +142,11 @@ func (s flagSet) split(text string, seen map[string]bool) (name string, given *s
 		}
 		return "--" + key, given, kind, ok && (kind != nothing || !attached)
 	}
-	if s.number && strings.Trim(text[1:], "0123456789") == "" {
+	if s.number && numeral(text[1:]) {
 		return "-#", nil, nothing, true
+	}
+	if s.apart && len(text) > 2 {
+		return "", nil, 0, false
 	}
 	for i := 1; i < len(text); i++ {
 		kind, ok = s.short[text[i]]
@@ -152,6 +165,8 @@ func (s flagSet) split(text string, seen map[string]bool) (name string, given *s
 	}
 	return "", nil, nothing, true
 }
+
+func numeral(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // names is a set of words.
 func names(list string) map[string]bool {

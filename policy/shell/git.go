@@ -5,6 +5,11 @@ import "strings"
 // gitCommand is a subcommand that may be allowed.
 type gitCommand struct {
 	flags flagSet
+	// verbs are words of which one must come first, before any flag; bare says that there
+	// may be none, and then nothing but flags.
+	verbs map[string]bool
+	bare  bool
+	most  int // operands behind the verb
 	// operands says what may follow; nil means revisions and paths, any number.
 	operands func(p *parsed) bool
 }
@@ -16,7 +21,7 @@ const (
 		"--word-diff= --word-diff-regex: --no-renames --check --full-index --binary --abbrev= --break-rewrites= --find-renames= " +
 		"--find-copies= --find-copies-harder --irreversible-delete --diff-filter: --pickaxe-all --pickaxe-regex --relative= --no-relative --text " +
 		"--ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines --ignore-matching-lines: " +
-		"--inter-hunk-context: --function-context --exit-code --quiet --no-ext-diff --no-textconv --ignore-submodules= --submodule= " +
+		"--inter-hunk-context: --function-context --exit-code --quiet --no-ext-diff --no-textconv --ignore-submodules " +
 		"--src-prefix: --dst-prefix: --no-prefix --default-prefix --compact-summary --patch-with-stat --patch-with-raw "
 	gitLog = gitDiff + gitFormat + "-igEFPcmnst# L: n: --max-count: --skip: --since: --after: --until: --before: --author: --committer: --grep: " +
 		"--all-match --invert-grep --regexp-ignore-case --extended-regexp --fixed-strings --perl-regexp --merges --no-merges " +
@@ -33,23 +38,41 @@ func (g gitCommand) only(operands func(*parsed) bool) gitCommand {
 	return g
 }
 
-func noOperands(p *parsed) bool { return len(p.operands) == 0 }
-
 // listing says whether operands are patterns to list by, not names to create.
 func listing(flags ...string) func(*parsed) bool {
 	return func(p *parsed) bool { return len(p.operands) == 0 || p.has(flags...) }
 }
 
-// first says which words may come first, and how many others may follow.
-func first(most int, words string) func(*parsed) bool {
-	known := names(words)
-	return func(p *parsed) bool {
-		return len(p.operands) > 0 && known[p.operands[0].text] && len(p.operands) <= most+1
+// verb says which words must come first, and how many operands may follow. Git
+// looks for its own verbs behind flags too, and what is the value of one here may be
+// a verb there.
+func (g gitCommand) verb(most int, words string) gitCommand {
+	g.verbs, g.most = names(words), most
+	return g
+}
+
+func (g gitCommand) orNone() gitCommand { g.bare = true; return g }
+
+// begins judges the words in the place of a verb, and gives what is behind it.
+func (g gitCommand) begins(args []word) (rest []word, ok bool) {
+	switch {
+	case g.verbs == nil:
+		return args, true
+	case len(args) > 0 && args[0].plain() && g.verbs[args[0].text]:
+		return args[1:], true
+	case !g.bare:
+		return nil, false
 	}
+	for _, w := range args {
+		if !w.flag() && (!w.plain() || w.text == "" || !numeral(w.text)) {
+			return nil, false
+		}
+	}
+	return args, true
 }
 
 var gitCommands = map[string]gitCommand{
-	"status": gitRead("-sbvz u= M= --short --branch --show-stash --porcelain= --long --verbose --untracked-files= --ignore-submodules= --ignored= " +
+	"status": gitRead("-sbvz u= M= --short --branch --show-stash --porcelain= --long --verbose --untracked-files= --ignore-submodules --ignored= " +
 		"--column= --no-column --ahead-behind --no-ahead-behind --renames --no-renames --find-renames="),
 	"diff":     gitRead(gitDiff + "-0123 --cached --staged --merge-base --no-index --base --ours --theirs --cc"),
 	"log":      gitRead(gitLog),
@@ -62,7 +85,7 @@ var gitCommands = map[string]gitCommand{
 		"--show-name --show-number --show-email --abbrev= --since: --first-parent --color-lines --color-by-age"),
 	"annotate": gitRead("-l L:"),
 	"describe": gitRead("--all --tags --contains --abbrev= --candidates: --exact-match --debug --long --match: --exclude: --always " +
-		"--first-parent --dirty= --broken="),
+		"--first-parent"),
 	"rev-parse": gitRead("--show-toplevel --show-prefix --show-cdup --git-dir --absolute-git-dir --git-common-dir --is-inside-work-tree " +
 		"--is-inside-git-dir --is-bare-repository --is-shallow-repository --abbrev-ref= --short= --verify --quiet --symbolic " +
 		"--symbolic-full-name --all --branches= --tags= --remotes= --revs-only --no-revs --not"),
@@ -73,10 +96,10 @@ var gitCommands = map[string]gitCommand{
 		listing("--list", "--merged", "--no-merged", "--contains", "--no-contains", "--points-at")),
 	"tag": gitRead("-li n= --list --sort: --format: --contains= --no-contains= --merged= --no-merged= --points-at: --color= --column= --no-column " +
 		"--ignore-case").only(listing("-l", "--list")),
-	"remote":        gitRead("-v --verbose").only(func(p *parsed) bool { return noOperands(p) || first(1, "get-url")(p) }),
-	"stash":         gitRead(gitDiff + gitFormat + "n: -#").only(first(1, "list show")),
-	"worktree":      gitRead("-v --porcelain --verbose").only(first(0, "list")),
-	"reflog":        gitRead(gitFormat + "n: -# --all").only(func(p *parsed) bool { return noOperands(p) || first(1, "show")(p) }),
+	"remote":        gitRead("-v --verbose").verb(1, "get-url").orNone(),
+	"stash":         gitRead(gitDiff+gitFormat+"n: -#").verb(1, "list show"),
+	"worktree":      gitRead("-v --porcelain --verbose").verb(0, "list"),
+	"reflog":        gitRead(gitFormat+"n: -# --all").verb(1, "show").orNone(),
 	"cat-file":      gitRead("-etps"),
 	"merge-base":    gitRead("-a --all --octopus --independent --is-ancestor --fork-point"),
 	"name-rev":      gitRead("--tags --name-only --always"),
@@ -134,7 +157,7 @@ func (c *classifier) gitNever(args []word) bool {
 			c.add(ruleDiscard, "git stash")
 			return true
 		}
-		if anyIs(rest, "show", "list") {
+		if len(rest) > 0 && anyIs(rest[:1], "show", "list") {
 			return false
 		}
 		return c.interactive(sub, rest, "p", "--patch", "--interactive")
@@ -196,21 +219,37 @@ func (c *classifier) git(args []word) {
 		c.add(ruleFlag, args[0].text)
 		return
 	}
+	rest, ok := g.begins(rest)
+	if !ok {
+		c.add(ruleFlag, "git "+sub)
+		return
+	}
 	p, bad, ok := g.flags.parse(rest)
 	if !ok {
 		c.add(ruleFlag, bad.text)
 		return
 	}
-	if g.operands != nil && !g.operands(&p) {
+	if g.operands != nil && !g.operands(&p) || g.verbs != nil && len(p.operands) > g.most {
 		c.add(ruleFlag, "git "+sub)
 		return
 	}
 	for _, v := range p.values {
-		if strings.Contains(v.text, "%G") {
-			c.add(ruleFlag, v.text) // it runs the program that checks signatures
+		if signatures(v.text) {
+			c.add(ruleFlag, v.text)
 		}
 	}
 	c.gitOperands(&p)
+}
+
+// signatures reports whether a format asks for what the program that checks
+// signatures says.
+func signatures(format string) bool {
+	for rest := range strings.SplitSeq(format, "%") {
+		if strings.HasPrefix(strings.TrimLeft(rest, "+- "), "G") {
+			return true
+		}
+	}
+	return strings.Contains(strings.ToLower(format), "signature")
 }
 
 func (c *classifier) gitOperands(p *parsed) {

@@ -74,6 +74,10 @@ func (c *classifier) interpreter(in interpreter, args []word, piped bool) {
 		return
 	}
 	rest := args[1:]
+	if len(rest) == 1 && !piped && anyIs(rest, "--version", "-V", "--help") {
+		c.add(ruleUnknown, args[0].text) // a manager of versions may stand in for it
+		return
+	}
 	switch operand, inline := in.scan(rest); {
 	case inline:
 		c.add(ruleInline, args[0].text)

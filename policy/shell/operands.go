@@ -60,6 +60,7 @@ func (c *classifier) reads(name string, args []word) {
 	for _, f := range p.files {
 		c.path(f.text)
 	}
+	c.follows = c.follows || p.has(r.follows...)
 	if r.check != nil {
 		r.check(c, &p)
 	}
@@ -79,6 +80,11 @@ func (c *classifier) operands(kind operands, p *parsed) {
 		if len(files) > 1 || len(files) == 1 && files[0].glob {
 			c.add(ruleFlag, files[len(files)-1].text)
 		}
+	case program:
+		if len(files) > 0 && files[0].glob {
+			c.add(ruleExpansion, files[0].text)
+		}
+		files = files[min(1, len(files)):]
 	case pattern:
 		if !p.has("-e", "-f", "--regexp", "--file", "--files", "--type-list") && len(files) > 0 {
 			if files[0].glob {
@@ -129,6 +135,9 @@ func dateFormat(c *classifier, p *parsed) {
 }
 
 func folder(c *classifier, p *parsed) {
+	if len(p.operands) == 1 {
+		c.moves = append(c.moves, p.operands[0].text)
+	}
 	c.moved = c.moved || len(p.operands) != 1 || !c.root(p.operands[0].text)
 	if len(p.operands) != 1 || p.operands[0].glob || p.operands[0].text == "-" {
 		c.add(ruleOutside, "cd's target")
@@ -147,15 +156,24 @@ func jqFilter(c *classifier, p *parsed) {
 		return
 	}
 	filter := strings.ToLower(p.operands[0].text)
-	for _, word := range []string{"env", "import", "include"} {
+	for _, word := range []string{"env", "import", "include", "modulemeta", "get_search_list"} {
 		if strings.Contains(filter, word) {
 			c.add(ruleFlag, word)
 		}
 	}
 }
 
+// noResponse refuses operands in which GNU strings would look for more arguments.
+func noResponse(c *classifier, p *parsed) {
+	for _, w := range p.operands {
+		if w.free || strings.HasPrefix(w.text, "@") {
+			c.add(ruleFlag, w.text)
+		}
+	}
+}
+
 // printf knows the conversions that only print: %n and -v set variables, and
-// the subscript of a variable is evaluated.
+// the subscript of a variable is evaluated. So are the numbers of some shells.
 func (c *classifier) printf(args []word) {
 	if len(args) > 0 && args[0].is("--") {
 		args = args[1:]
@@ -164,13 +182,22 @@ func (c *classifier) printf(args []word) {
 		c.add(ruleFlag, "printf")
 		return
 	}
-	format := args[0].text
+	format, numbers := args[0].text, false
+	defer func() {
+		for _, w := range args[1:] {
+			if numbers && strings.ContainsAny(w.text, "[($`") {
+				c.add(ruleFlag, w.text)
+			}
+		}
+	}()
 	for {
 		_, rest, found := strings.Cut(format, "%")
 		if !found {
 			return
 		}
+		full := rest
 		rest = strings.TrimLeft(rest, "-+ #0123456789.*'")
+		numbers = numbers || strings.Contains(full[:len(full)-len(rest)], "*") || rest != "" && !strings.Contains("%sbqc", rest[:1])
 		if rest == "" || !strings.Contains("%sdiuxXocbqfeEgG", rest[:1]) {
 			c.add(ruleFlag, "printf %"+rest)
 			return
@@ -181,10 +208,17 @@ func (c *classifier) printf(args []word) {
 
 var testOperators = names("-b -c -d -e -f -g -h -k -p -r -s -u -w -x -z -n -L -O -G -S -N -t -nt -ot -ef -eq -ne -lt -le -gt -ge -a -o")
 
+// compares are the operators for numbers, which some shells evaluate.
+var compares = names("-eq -ne -lt -le -gt -ge -t")
+
 // test knows the operators that look at files and compare; -v and -R evaluate
 // the subscript of a variable.
 func (c *classifier) test(args []word) {
-	for _, w := range args {
+	for i, w := range args {
+		if compares[w.text] && (i > 0 && w.text != "-t" && !number(args[i-1]) || i+1 < len(args) && !number(args[i+1])) {
+			c.add(ruleFlag, w.text)
+			return
+		}
 		if w.flag() && !testOperators[w.text] && strings.Trim(w.text[1:], "0123456789") != "" {
 			c.add(ruleFlag, w.text)
 			return
@@ -197,4 +231,8 @@ func (c *classifier) test(args []word) {
 			c.path(w.text)
 		}
 	}
+}
+
+func number(w word) bool {
+	return w.plain() && w.text != "" && numeral(strings.TrimLeft(w.text, "+-"))
 }

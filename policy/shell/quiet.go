@@ -4,7 +4,7 @@ import "strconv"
 
 // quietGit are settings of git that would make a reading command write, start a
 // program or use the network, with values that keep it from that. Settings whose
-// names the configuration invents itself cannot be overridden: see Programs.
+// names the configuration invents itself cannot be overridden: see GitConfig.
 var quietGit = [][2]string{
 	{"core.fsmonitor", "false"},
 	{"core.hooksPath", "/dev/null"},

@@ -108,7 +108,9 @@ func sedAddress(s string) (rest string, found, ok bool) {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
-			i++
+			if i++; i < len(s) && s[i] == '\n' {
+				return s, false, false
+			}
 		case '\n':
 			return s, false, false
 		case '[':

@@ -3,8 +3,10 @@
 // never matched against patterns. It is pure, and safe for many goroutines.
 //
 // What a syntax tree cannot show is left to whoever runs the line: links in the
-// workspace that point out of it, and the configuration of programs such as
-// git, which can name other programs.
+// workspace that point out of it (Moves, Follows), names of files that a pattern
+// turns into flags, and the configuration of programs, which can name other
+// programs: the line must run in the environment of Quiet, and one that runs git
+// only where GitConfig has nothing against the repository's configuration.
 package shell
 
 import (
@@ -15,7 +17,7 @@ import (
 )
 
 // Version changes whenever the analysis of any line could.
-const Version = "1"
+const Version = "2"
 
 // Bounds of a line that can be judged.
 const (
@@ -56,6 +58,9 @@ type Analysis struct {
 	Paths    []string // files that the line names, as far as they are recognised, sorted
 	Hosts    []string // URLs and hosts that the line names, as far as they are recognised, sorted
 	Reads    bool     // the whole line is understood as reading; only if Decision is Allow
+	Moves    []string // where the line goes with cd, in its order
+	Follows  bool     // a command of the line follows links that it meets in folders
+	Git      bool     // the line runs git, which obeys the configuration of the repository that it stands in: see GitConfig
 	Names    []string // words that may name files, of commands that are not understood as reading, and what stands behind = in them; sorted
 	Findings []Found  // one for each rule that applies, in the order of the line; never empty
 }
@@ -94,6 +99,8 @@ type classifier struct {
 	paths    []string
 	hosts    []string
 	names    []string
+	moves    []string
+	follows  bool
 	calls    int // simple commands judged, those behind wrappers not counted
 	depth    int
 	steps    int
@@ -140,7 +147,7 @@ func (c *classifier) run() {
 }
 
 func (c *classifier) analysis() Analysis {
-	a := Analysis{Decision: Allow, Commands: c.commands, Paths: set(c.paths), Hosts: set(c.hosts), Names: set(c.names)}
+	a := Analysis{Decision: Allow, Commands: c.commands, Paths: set(c.paths), Hosts: set(c.hosts), Names: set(c.names), Moves: c.moves, Follows: c.follows, Git: c.asksGit}
 	for _, f := range c.found {
 		if !slices.ContainsFunc(a.Findings, func(o Found) bool { return o.Rule == f.rule.ID }) {
 			a.Findings = append(a.Findings, f.rule.found(c.scope, f.what))

@@ -7,7 +7,8 @@ const (
 	paths   operands = iota // files, any number
 	text                    // texts of no consequence
 	none                    // there may be none
-	one                     // one file at most: a second one would be written
+	one                     // one file at most: a second one would be written, and some take a later flag for it
+	program                 // a program in a language that only computes, then files
 	pattern                 // a pattern, unless a flag gave one, then files
 )
 
@@ -16,17 +17,31 @@ type reader struct {
 	flags    flagSet
 	operands operands
 	loose    bool // no flag of it does harm, known or not: a glob may become one
+	follows  []string // flags by which it follows links that it meets in folders
 	// check looks at what flags and operands mean; nil means at nothing more.
 	check func(c *classifier, p *parsed)
 }
 
 func read(kind operands, notation string) reader {
-	return reader{flags: flags(notation + " --help --version"), operands: kind}
+	r := reader{flags: flags(notation + " --help --version"), operands: kind}
+	r.flags.early = kind == one
+	return r
 }
 
 func loose(kind operands, notation string) reader {
 	r := read(kind, notation)
-	r.loose = true
+	r.loose, r.flags.loose = true, true
+	return r
+}
+
+// apart says that short flags do not stand together, nor with their values.
+func (r reader) apart() reader {
+	r.flags.apart = true
+	return r
+}
+
+func (r reader) following(flags ...string) reader {
+	r.follows = flags
 	return r
 }
 
@@ -61,7 +76,7 @@ var readers = map[string]reader{
 	"ls": loose(paths, "-1aAbBcCdfFgGhHiIklLmnNopqQrRsStuUvxXZ I: T: w: --all --almost-all --author --block-size: --color= "+
 		"--directory --classify= --file-type --format: --full-time --group-directories-first --no-group --human-readable "+
 		"--si --hide: --ignore: --indicator-style: --inode --literal --numeric-uid-gid --quote-name --quoting-style: "+
-		"--reverse --recursive --size --sort: --time: --time-style: --width: --zero --dereference"),
+		"--reverse --recursive --size --sort: --time: --time-style: --width: --zero --dereference").following("-L", "--dereference"),
 	"cat":  loose(paths, "-AbeEnstTuv --show-all --number-nonblank --show-ends --number --squeeze-blank --show-tabs --show-nonprinting"),
 	"head": loose(paths, "-qvz# c: n: --bytes: --lines: --quiet --silent --verbose --zero-terminated"),
 	"tail": loose(paths, "-qvz# c: n: --bytes: --lines: --quiet --silent --verbose --zero-terminated"),
@@ -70,7 +85,7 @@ var readers = map[string]reader{
 	"file": read(paths, "-bihLNk0 --brief --mime --mime-type --mime-encoding --no-dereference --dereference --print0 --keep-going"),
 	"du": loose(paths, "-0abcDhHklLmPsSx B: d: t: --all --apparent-size --block-size: --bytes --total --dereference "+
 		"--max-depth: --human-readable --inodes --count-links --null --separate-dirs --si --summarize --threshold: --time= "+
-		"--time-style: --exclude: --one-file-system"),
+		"--time-style: --exclude: --one-file-system").following("-L", "--dereference"),
 	"df": read(paths, "-ahHiklPT B: t: x: --all --block-size: --human-readable --si --inodes --local --portability "+
 		"--output= --total --type: --print-type --exclude-type:"),
 	"date":     read(text, "-uR I= d: r@ --date: --iso-8601= --reference@ --rfc-3339: --rfc-email --utc --universal").with(dateFormat),
@@ -102,7 +117,8 @@ var readers = map[string]reader{
 		"--side-by-side --width: --left-column --suppress-common-lines --show-c-function --show-function-line: --label: "+
 		"--expand-tabs --initial-tab --recursive --no-dereference --new-file --unidirectional-new-file --ignore-file-name-case "+
 		"--exclude: --ignore-case --ignore-tab-expansion --ignore-trailing-space --ignore-space-change --ignore-all-space "+
-		"--ignore-blank-lines --ignore-matching-lines: --text --strip-trailing-cr --minimal --speed-large-files --color="),
+		"--ignore-blank-lines --ignore-matching-lines: --text --strip-trailing-cr --minimal --speed-large-files --color=").
+		following("-r", "--recursive"),
 	"cmp":       read(paths, "-blsn i: n: --print-bytes --ignore-initial: --verbose --bytes: --quiet --silent"),
 	"md5sum":    loose(paths, sumFlags),
 	"sha1sum":   loose(paths, sumFlags),
@@ -116,16 +132,16 @@ var readers = map[string]reader{
 	"base64":    read(paths, "-di w: --decode --ignore-garbage --wrap:"),
 	"od":        read(paths, "-abcdfiloxsv A: j: N: t: w= --address-radix: --skip-bytes: --read-bytes: --format: --output-duplicates --width="),
 	"hexdump":   read(paths, "-bcCdovx n: s: --canonical --length: --skip: --no-squeezing"),
-	"xxd":       read(one, "-abeiEpu c: g: l: o: s: --help --version"),
-	"strings":   read(paths, "-af n: t: e: --all --print-file-name --bytes: --radix: --encoding:"),
+	"xxd":       read(one, "-abeiEpu c: g: l: o: s:").apart(),
+	"strings":   read(paths, "-af n: t: e: --all --print-file-name --bytes: --radix: --encoding:").with(noResponse),
 
-	"grep":  loose(pattern, grepFlags),
-	"egrep": loose(pattern, grepFlags),
-	"fgrep": loose(pattern, grepFlags),
-	"rg":    read(pattern, rgFlags),
+	"grep":  loose(pattern, grepFlags).following("-R", "--dereference-recursive"),
+	"egrep": loose(pattern, grepFlags).following("-R", "--dereference-recursive"),
+	"fgrep": loose(pattern, grepFlags).following("-R", "--dereference-recursive"),
+	"rg":    read(pattern, rgFlags).following("-L"),
 	"tree": read(paths, "-adfilxpsugDhFQNqrtcUvSCnAJX L: P: I: --noreport --dirsfirst --filesfirst --prune --du --si --inodes --device "+
-		"--sort: --gitignore --matchdirs --ignore-case --charset: --filelimit: --timefmt:"),
-	"jq": read(pattern, "-acCehjMnrRsS --compact-output --null-input --raw-output --raw-input --join-output --ascii-output "+
+		"--sort: --gitignore --matchdirs --ignore-case --charset: --filelimit: --timefmt:").apart().following("-l"),
+	"jq": read(program, "-acCehjMnrRsS --compact-output --null-input --raw-output --raw-input --join-output --ascii-output "+
 		"--slurp --sort-keys --color-output --monochrome-output --tab --indent: --exit-status --seq --stream").with(jqFilter),
 	"seq":    read(text, "-w f: s: --equal-width --format: --separator:"),
 	"expr":   loose(text, ""),

@@ -229,7 +229,7 @@ func (tr *tracer) begin(pid int) error {
 		return err
 	}
 	if err := unix.PtraceSetOptions(pid, traceOptions); err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL) // it is traced: it has not run
+		end(pid) // it has not run
 		return errors.Join(errNoTracing, err)
 	}
 	return unix.PtraceCont(pid, 0)
@@ -245,8 +245,14 @@ func (tr *tracer) endAll() {
 
 func (tr *tracer) kill() {
 	for pid := range tr.pids {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+		end(pid)
 	}
+}
+
+// end ends a thread's process, which may have ended before. The call is not kill,
+// which the filter keeps this thread from.
+func end(pid int) {
+	_, _, _ = unix.Syscall(unix.SYS_TKILL, uintptr(pid), uintptr(unix.SIGKILL), 0)
 }
 
 // watch goes on until nothing is left of the line.
@@ -378,7 +384,8 @@ func opened(j job, pid int, info syscallInfo, arg int) string {
 		dir = 0
 	}
 	p := pathOf(pid, dir, arg-1, info)
-	if p == os.DevNull || scratch(j, p) {
+	const look = unix.O_RDWR | unix.O_NONBLOCK // a shell looks at its start whether there is a terminal
+	if p == os.DevNull || scratch(j, p) || p == "/dev/tty" && info.args[arg] == look {
 		return ""
 	}
 	return fmt.Sprintf("open %s for writing, flags %#x", p, info.args[arg])

@@ -211,7 +211,10 @@ func (c *classifier) redirect(r *syntax.Redirect) {
 	case syntax.RdrIn:
 		c.input(target)
 	case syntax.DplIn, syntax.DplOut:
-		if !descriptor(target) {
+		switch {
+		case target.is("-"):
+			c.add(ruleConstruct, "") // a file that is opened next would take its place
+		case !descriptor(target):
 			c.output(target)
 		}
 	case syntax.Hdoc, syntax.DashHdoc:
@@ -226,7 +229,7 @@ func (c *classifier) redirect(r *syntax.Redirect) {
 }
 
 func descriptor(w word) bool {
-	return w.plain() && (w.text == "-" || len(w.text) == 1 && w.text[0] >= '0' && w.text[0] <= '9')
+	return w.plain() && len(w.text) == 1 && w.text[0] >= '0' && w.text[0] <= '9'
 }
 
 func (c *classifier) input(w word) {

@@ -126,7 +126,7 @@ func (w *wrapper) strip(c *classifier, args []word) (rest []word, ok bool) {
 		}
 		args = args[1:]
 		if given == nil && (kind == value || kind == pathname) {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0].flag() && !numeral(args[0].text[1:]) {
 				return nil, false
 			}
 			args = args[1:]

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -22,8 +23,9 @@ const (
 	maxEditFile = 16 << 20  // bytes of a file that Edit and Write change, and Grep searches
 	maxBefore   = 64 << 10  // bytes of replaced content kept for the undo
 	maxVisits   = 500_000   // entries that one walk looks at
-	maxPath     = 4096      // bytes of a path
-	maxLinks    = 40        // symbolic links followed for one path
+	maxPath     = policy.MaxPath
+	maxDeep     = policy.MaxSegments
+	maxLinks    = 40 // symbolic links followed for one path
 )
 
 // Names of the tools, as models know them.

@@ -46,7 +46,7 @@ func glob(ctx context.Context, in tools.Invocation, args globIn) (events.Result,
 		return events.Result{}, err
 	}
 	defer root.Close()
-	dir, err := folder(ctx, root, in.Workspace, args.Path)
+	dir, err := folder(ctx, root, in, args.Path)
 	if err != nil {
 		return events.Result{}, err
 	}
@@ -60,13 +60,13 @@ func glob(ctx context.Context, in tools.Invocation, args globIn) (events.Result,
 	if !strings.Contains(pattern, "**") && !strings.Contains(pattern, "{") {
 		deepest = strings.Count(pattern, "/")
 	}
-	w := walk{root: root, all: args.NoIgnore}
+	w := walk{root: root, all: args.NoIgnore, may: in.May}
 	w.each = func(p string, d fs.DirEntry) error {
 		rel := relative(dir, p)
 		if d.IsDir() {
 			return descend(base, deepest, rel)
 		}
-		if ok, err := doublestar.Match(pattern, rel); err == nil && ok {
+		if ok, err := doublestar.Match(pattern, rel); err == nil && ok && w.open(p) {
 			list.add(p)
 		}
 		return nil
@@ -121,11 +121,14 @@ func checkPattern(at, pattern string) error {
 }
 
 // folder is the real name of a directory to look in; "" means the workspace.
-func folder(ctx context.Context, root *os.Root, workspace, given string) (string, error) {
+func folder(ctx context.Context, root *os.Root, in tools.Invocation, given string) (string, error) {
 	if given == "" {
 		given = "."
 	}
-	at, err := lookUp(root, workspace, given)
+	at, err := lookUp(root, in.Workspace, given)
+	if err == nil {
+		err = permit(in, events.OpRead, at)
+	}
 	switch {
 	case err != nil:
 		return "", err
@@ -198,6 +201,9 @@ func (w *walk) notes(nothing bool) string {
 	}
 	if w.closed > 0 {
 		fmt.Fprintf(&b, "\n[%d directories could not be read]", w.closed)
+	}
+	if w.forbidden > 0 {
+		fmt.Fprintf(&b, "\n[%d files that the policy closes to this call were left out]", w.forbidden)
 	}
 	if w.cut {
 		fmt.Fprintf(&b, "\n[stopped after %d entries: look in a smaller path]", w.visits-1)

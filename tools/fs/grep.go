@@ -89,13 +89,16 @@ func grep(ctx context.Context, in tools.Invocation, args grepIn) (events.Result,
 	if err != nil {
 		return events.Result{}, err
 	}
-	w := walk{root: s.root, all: args.NoIgnore}
+	if err := permit(in, events.OpRead, at); err != nil {
+		return events.Result{}, err
+	}
+	w := walk{root: s.root, all: args.NoIgnore, may: in.May}
 	switch {
 	case at.missing():
 		return events.Result{}, notFound(ctx, s.root, at)
 	case at.info.IsDir():
 		w.each = func(p string, d fs.DirEntry) error {
-			if !d.Type().IsRegular() || !s.wants(relative(at.name, p)) {
+			if !d.Type().IsRegular() || !s.wants(relative(at.name, p)) || !w.open(p) {
 				return nil
 			}
 			return s.file(ctx, place{given: p, clean: p, name: p})

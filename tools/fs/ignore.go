@@ -28,10 +28,11 @@ type rule struct {
 // readIgnore reads the rules of dir's .gitignore. Like git, it follows no link.
 func readIgnore(root *os.Root, dir, file string) []rule {
 	name := path.Join(dir, file)
-	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
-	f, err := root.Open(name)
+	f, _, err := openFile(root, place{given: name, clean: name, name: name, info: info})
 	if err != nil {
 		return nil
 	}

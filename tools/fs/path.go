@@ -48,7 +48,10 @@ func clean(workspace, given string) (string, *tools.Error) {
 		if !ok {
 			return "", denied("%q is not inside the workspace: give a path relative to it", given)
 		}
-		return rel, nil
+		p = rel
+	}
+	if strings.Count(p, "/") >= maxDeep {
+		return "", invalid("/path", "the path is deeper than %d folders: use a shorter one", maxDeep)
 	}
 	if p == ".." || strings.HasPrefix(p, "../") {
 		return "", denied("%q leads out of the workspace: stay inside it", given)
@@ -146,7 +149,9 @@ func lookUp(root *os.Root, workspace, given string) (place, error) {
 		if path.IsAbs(target) {
 			return place{}, denied("%q passes a link to %q, which is not followed: name a file inside the workspace", given, target)
 		}
-		todo = append(strings.Split(target, "/"), todo...)
+		if todo = append(strings.Split(target, "/"), todo...); len(todo) > 2*maxDeep {
+			return place{}, invalid("/path", "%q has links that lead too deep", given)
+		}
 	}
 	info, err := root.Lstat(done)
 	if err != nil {
@@ -216,6 +221,12 @@ func kindName(m fs.FileMode) string {
 		return "device"
 	}
 	return "special file"
+}
+
+// openFolder opens a folder, and nothing that was put in its place: it never waits
+// for the other end of a pipe.
+func openFolder(root *os.Root, name string) (*os.File, error) {
+	return root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 }
 
 // openFile opens a regular file for reading. It never waits for the other end

@@ -35,6 +35,9 @@ func read(ctx context.Context, in tools.Invocation, args readIn) (events.Result,
 	}
 	defer root.Close()
 	at, err := lookUp(root, in.Workspace, args.Path)
+	if err == nil {
+		err = permit(in, events.OpRead, at)
+	}
 	if err != nil {
 		return events.Result{}, err
 	}
@@ -73,7 +76,7 @@ func seenAs(at place, digest string, size int64, info os.FileInfo) []events.Seen
 
 // Look is what a file of the workspace is now: its digest is "" where there is
 // none. Its Path is the real name; see Resolve. It returns a *tools.Error for
-// what is no regular file, or lies outside.
+// what is no regular file, too large to be read, or lies outside.
 func Look(ctx context.Context, workspace, given string) (events.Seen, error) {
 	root, err := os.OpenRoot(workspace)
 	if err != nil {
@@ -89,6 +92,9 @@ func Look(ctx context.Context, workspace, given string) (events.Seen, error) {
 		return events.Seen{}, err
 	}
 	defer f.Close()
+	if info.Size() > maxReadFile {
+		return events.Seen{}, refusal(events.TooLarge, events.ClassTool, "/path", "%q has %d bytes, and at most %d are looked through", given, info.Size(), maxReadFile)
+	}
 	digest, size, err := digestOf(ctx, f, info.Size())
 	if err != nil {
 		return events.Seen{}, pathError(given, err)

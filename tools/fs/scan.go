@@ -103,10 +103,10 @@ func copyBounded(ctx context.Context, w io.Writer, r io.Reader, most, size int64
 	return n, nil
 }
 
-// digestOf is the digest and the size of everything that r gives, about size bytes.
+// digestOf is the digest and the size of what r gives, about size bytes, up to maxReadFile.
 func digestOf(ctx context.Context, r io.Reader, size int64) (string, int64, error) {
 	h := sha256.New()
-	n, err := copyBounded(ctx, h, r, 1<<62, size)
+	n, err := copyBounded(ctx, h, r, maxReadFile, size)
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), n, err
 }
 

@@ -73,13 +73,16 @@ func (c *change) hold(ctx context.Context) (again bool, err error) {
 	if c.at, err = lookUp(c.root, c.in.Workspace, c.given); err != nil {
 		return false, err
 	}
+	if err := permit(c.in, events.OpWrite, c.at); err != nil {
+		return false, err
+	}
 	folder := path.Dir(c.at.name)
 	if c.at.missing() {
 		if err := c.makeFolder(ctx, folder); err != nil {
 			return false, err
 		}
 	}
-	if c.lock, err = c.root.Open(folder); err != nil {
+	if c.lock, err = openFolder(c.root, folder); err != nil {
 		return false, pathError(c.given, err)
 	}
 	if err := lockFolder(ctx, c.lock); err != nil {

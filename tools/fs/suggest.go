@@ -61,7 +61,7 @@ func nearNames(ctx context.Context, root *os.Root, parent, missing, base string)
 		distance int
 	}
 	var found []candidate
-	if dir, err := root.Open(parent); err == nil {
+	if dir, err := openFolder(root, parent); err == nil {
 		names, _ := dir.Readdirnames(maxNearEntries) // what was read before an error will do
 		dir.Close()
 		for _, n := range names {

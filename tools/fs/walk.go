@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/sluice-run/sluice/events"
 )
 
 // errEnough ends a walk early; run does not return it.
@@ -21,6 +23,8 @@ type walk struct {
 	root *os.Root
 	all  bool // also what .gitignore files name
 	most int  // entries looked at; 0 means maxVisits
+	// may asks the policy about what open is asked; nil: everything is open.
+	may func(events.Operation) error
 	// each gets every file, link and folder. errEnough ends the walk, and
 	// fs.SkipDir skips what is in a folder.
 	each func(p string, d fs.DirEntry) error
@@ -29,6 +33,8 @@ type walk struct {
 	skipped int  // entries that .gitignore files name
 	closed  int  // folders that could not be read
 	cut     bool // most was reached
+
+	forbidden int // files that the policy closes to this call
 }
 
 // run walks dir, whose own name no .gitignore is asked about: it was named.
@@ -109,7 +115,7 @@ func (w *walk) entry(ctx context.Context, p string, d fs.DirEntry, rules []rule)
 // sorts as if its name ended with the slash that will follow.
 func (w *walk) read(ctx context.Context, dir string) ([]fs.DirEntry, error) {
 	const some = 4096 // entries between two looks at ctx
-	f, err := w.root.Open(dir)
+	f, err := openFolder(w.root, dir)
 	if err != nil {
 		return nil, err
 	}

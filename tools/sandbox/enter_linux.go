@@ -139,13 +139,13 @@ func (r *Room) furnish() error {
 }
 
 // tune sets what only a table of processes that can be written to sets. The command's
-// own cannot be.
+// own cannot be. The table stays open as long as this process lives: to close it takes
+// longer than all the rest.
 func (r *Room) tune() error {
 	proc, err := fresh("proc", 0, nil)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(proc)
 	if r.oom, err = unix.Openat(proc, "self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return err
 	}

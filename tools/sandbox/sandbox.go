@@ -7,6 +7,7 @@ package sandbox
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -66,9 +67,8 @@ type Use struct {
 // Any says whether anything is contained.
 func (u Use) Any() bool { return u != Use{} }
 
-// files says that paths are held, and network that the network is.
-func (u Use) files() bool   { return u.Namespaces || u.Landlock > 0 }
-func (u Use) network() bool { return u.Namespaces || u.Seccomp }
+// files says that paths are held.
+func (u Use) files() bool { return u.Namespaces || u.Landlock > 0 }
 
 // Words are what contains a command beside its process tree, in short words that
 // never change their meaning: userns, mountns, pidns, ipcns, utsns, netns, landlock
@@ -102,7 +102,10 @@ func (p Policy) check() error {
 		}
 	}
 	if filepath.Clean(p.Workspace) == "/" {
-		return fmt.Errorf("the workspace is the whole file system: name a directory")
+		return errors.New("the workspace is the whole file system: name a directory")
+	}
+	if slices.Contains(p.Hide, filepath.Clean(p.Workspace)) {
+		return fmt.Errorf("the workspace is %s, which no command may see: name another directory", p.Workspace)
 	}
 	return nil
 }
@@ -144,4 +147,19 @@ var settings = []string{
 	"locale.alias", "localtime", "lsb-release", "magic", "mailcap", "manpath.config", "mime.types", "networks", "nsswitch.conf", "os-release",
 	"passwd", "perl", "pki/ca-trust", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "profile", "profile.d", "protocols", "python3", "resolv.conf",
 	"rpc", "services", "shells", "skel", "ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "static", "terminfo", "timezone", "vimrc", "xattr.conf",
+}
+
+// Exposed are the hidden paths that a command could read all the same, since the
+// machine has no namespaces and something holds them that may be read.
+func (p Policy) Exposed() []string {
+	if p.Use.Namespaces {
+		return nil
+	}
+	var out []string
+	for _, h := range p.Hide {
+		if !p.Use.files() || slices.ContainsFunc(slices.Concat([]string{p.Workspace}, p.Read, p.Writable), func(dir string) bool { return dir != "" && Within(h, dir) }) {
+			out = append(out, h)
+		}
+	}
+	return out
 }

@@ -2,10 +2,15 @@ package shell
 
 import (
 	"cmp"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
+	rules "github.com/sluice-run/sluice/policy/shell"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
 // Marker is the environment variable that names the attempt to everything it
@@ -17,6 +22,15 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // path is the PATH of commands.
 func (c Config) path() string { return cmp.Or(c.Path, os.Getenv("PATH"), defaultPath) }
+
+// foreignTo is a PATH without what the workspace holds or may hold: what a reading line
+// names are programs that no call has written.
+func foreignTo(workspace, path string) string {
+	dirs := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool {
+		return !filepath.IsAbs(dir) || sandbox.Within(filepath.Clean(dir), filepath.Clean(workspace))
+	})
+	return cmp.Or(strings.Join(dirs, string(os.PathListSeparator)), defaultPath)
+}
 
 // environment is all that a command sees of the node: nothing is inherited but
 // what the configuration names, so that no secret of the node leaks.
@@ -31,7 +45,8 @@ func environment(c Config, in tools.Invocation, marker string, reads bool) []str
 		"GIT_TERMINAL_PROMPT": "0",
 	}
 	if reads {
-		quietGit(vars)
+		maps.Copy(vars, rules.Quiet())
+		vars["PATH"] = foreignTo(in.Workspace, vars["PATH"])
 	}
 	for _, name := range c.Pass {
 		if v, ok := os.LookupEnv(name); ok {
@@ -48,15 +63,4 @@ func environment(c Config, in tools.Invocation, marker string, reads bool) []str
 	}
 	slices.Sort(env)
 	return env
-}
-
-// quietGit keeps git from writing, and from starting what a configuration in the
-// workspace names, as far as git lets itself be told: filters, textconv and an
-// external diff cannot be turned off from outside.
-func quietGit(vars map[string]string) {
-	vars["GIT_OPTIONAL_LOCKS"] = "0"
-	vars["GIT_CONFIG_GLOBAL"] = "/dev/null"
-	vars["GIT_CONFIG_COUNT"] = "2"
-	vars["GIT_CONFIG_KEY_0"], vars["GIT_CONFIG_VALUE_0"] = "core.fsmonitor", "false"
-	vars["GIT_CONFIG_KEY_1"], vars["GIT_CONFIG_VALUE_1"] = "core.hooksPath", "/dev/null"
 }

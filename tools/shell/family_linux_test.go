@@ -143,7 +143,8 @@ func TestAProcessWithoutItsFirstThread(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := bash(t, fmt.Sprintf("SHELL_TEST_DAEMON=headless setsid %s </dev/null >/dev/null 2>&1 & echo $! > pid; until grep -q ') Z' /proc/$!/stat; do sleep .02; done; cat /proc/$!/stat; cat pid", me))
+	line := "SHELL_TEST_DAEMON=headless setsid %s </dev/null >/dev/null 2>&1 & echo $! > pid; until grep -q ') Z' /proc/$!/stat; do sleep .02; done; cat /proc/$!/stat; cat pid"
+	r := runBare(t.Context(), t, Config{}, t.TempDir(), Args{Command: fmt.Sprintf(line, me)})
 	lines := strings.Fields(r.Result.Text.Text)
 	if len(lines) < 3 || lines[2] != "Z" || !r.Confirmed {
 		t.Fatalf("%+v: %q", r, r.Result.Text.Text)
@@ -209,10 +210,10 @@ func TestAChildMadeWhileItIsEnded(t *testing.T) {
 	}
 }
 
-// TestAKeeperThatIsKilled: then nobody can prove that nothing is left, and the
-// end is not confirmed, whatever is found.
+// TestAKeeperThatIsKilled: without a sandbox a command can do that. Then nobody can
+// prove that nothing is left, and the end is not confirmed, whatever is found.
 func TestAKeeperThatIsKilled(t *testing.T) {
-	r := bash(t, "kill -9 $PPID; setsid sleep 75.8 & sleep 75.8")
+	r := runBare(t.Context(), t, Config{}, t.TempDir(), Args{Command: "kill -9 $PPID; setsid sleep 75.8 & sleep 75.8"})
 	if r.Confirmed || len(r.Pids) == 0 || r.Answered || r.Effects != events.EffectsPossible {
 		t.Errorf("%+v", r)
 	}

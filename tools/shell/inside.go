@@ -2,6 +2,7 @@ package shell
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,12 +13,18 @@ import (
 	"github.com/sluice-run/sluice/tools"
 )
 
-// maxBases bounds the folders that the names of a line are looked up from.
-const maxBases = 16
+// Bounds of what is looked at before a line that counts as reading runs.
+const (
+	maxBases   = 64      // folders that its names are looked up from
+	maxMatches = 20_000  // names that a pattern stands for
+	maxEntries = 200_000 // names in the folders that it looks through
+)
 
-// inside refuses a line that counts as reading, and so runs unasked, although a
-// name in it leads out of the workspace through a link: the line alone does not
-// show that. Links that a command meets on its own way are not seen.
+// inside refuses a line that counts as reading, and so runs unasked, although the
+// files that are there make it something else, which the line alone does not show:
+// a name, or a link that a command meets on its way, leads out of the workspace, a
+// pattern becomes a flag, or git would start what the repository names. What changes
+// while the line runs is not seen.
 func inside(workspace string, a rules.Analysis) error {
 	if !a.Reads {
 		return nil
@@ -26,41 +33,155 @@ func inside(workspace string, a rules.Analysis) error {
 	if err != nil {
 		return nil // it does not exist: bash will say so
 	}
-	bases := []string{root}
-	for _, p := range a.Paths { // any of them may be where the line goes with cd
-		if slices.Contains(a.Commands, "cd "+p) && len(bases) < maxBases {
-			bases = append(bases, filepath.Join(root, p))
+	l := look{root: root}
+	l.bases = []string{root}
+	for _, to := range a.Moves { // each may have been made, or not
+		for _, from := range slices.Clone(l.bases) {
+			if b := join(from, to); !slices.Contains(l.bases, b) {
+				l.bases = append(l.bases, b)
+			}
+		}
+		if len(l.bases) > maxBases {
+			return refused("it goes into too many folders: give fewer cd in one call")
 		}
 	}
 	for _, p := range a.Paths {
-		for _, base := range bases {
-			if leadsOut(root, base, p) {
-				return &tools.Error{
-					Code: events.AccessDenied, Class: events.ClassTool, Effects: events.EffectsNone, Path: "/command",
-					Message: fmt.Sprintf("%s leads out of the workspace, through a link", tools.Visible(p)),
-				}
-			}
+		if why := l.name(p); why != "" {
+			return refused(why)
+		}
+	}
+	if a.Follows {
+		if why := l.followed(); why != "" {
+			return refused(why)
+		}
+	}
+	if a.Git {
+		if why := repository(root); why != "" {
+			return refused(why)
 		}
 	}
 	return nil
 }
 
-// leadsOut says whether a name, or one that a pattern stands for, is that of
-// something outside of root.
-func leadsOut(root, base, name string) bool {
+func refused(why string) error {
+	return &tools.Error{
+		Code: events.AccessDenied, Class: events.ClassTool, Effects: events.EffectsNone, Path: "/command", Message: why,
+	}
+}
+
+// look is a look at the names of one line.
+type look struct {
+	root  string
+	bases []string
+	dirs  []string // folders that the line names
+}
+
+func join(base, name string) string {
 	if filepath.IsAbs(name) {
-		base = ""
+		return filepath.Clean(name)
 	}
-	matches := []string{filepath.Join(base, name)}
-	if strings.ContainsAny(name, "*?[") {
-		more, _ := filepath.Glob(matches[0]) // a pattern that it does not know stands for itself
-		matches = append(matches, more...)
-	}
-	for _, m := range matches {
-		real, err := filepath.EvalSymlinks(m)
-		if err == nil && real != root && !strings.HasPrefix(real, strings.TrimSuffix(root, "/")+"/") {
-			return true
+	return filepath.Join(base, name)
+}
+
+// name looks at one name from everywhere it may be meant, and says what is wrong.
+func (l *look) name(name string) string {
+	for _, base := range l.bases {
+		places := []string{join(base, name)}
+		if strings.ContainsAny(name, "*?[") {
+			matches, err := filepath.Glob(join(escape(base), wider(name)))
+			if err != nil || len(matches) > maxMatches {
+				return fmt.Sprintf("%s is not a pattern of names that can be looked at: write the names out", tools.Visible(name))
+			}
+			for _, m := range matches {
+				if strings.IndexAny(name, "*?[") == 0 && strings.HasPrefix(strings.TrimPrefix(m, base+"/"), "-") {
+					return fmt.Sprintf("%s stands for %s too, which would be taken for a flag: write ./%s", tools.Visible(name), tools.Visible(filepath.Base(m)), tools.Visible(name))
+				}
+			}
+			places = append(places, matches...)
+		}
+		for _, p := range places {
+			real, err := filepath.EvalSymlinks(p)
+			if err != nil {
+				continue // there is none
+			}
+			if !within(l.root, real) {
+				return fmt.Sprintf("%s leads out of the workspace, through a link", tools.Visible(name))
+			}
+			if info, err := os.Stat(real); err == nil && info.IsDir() && !slices.Contains(l.dirs, real) {
+				l.dirs = append(l.dirs, real)
+			}
 		}
 	}
-	return false
+	return ""
+}
+
+func within(root, p string) bool {
+	return p == root || strings.HasPrefix(p, strings.TrimSuffix(root, "/")+"/")
+}
+
+func escape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(s)
+}
+
+// wider is a pattern that matches all that a shell's does: the brackets of shells say
+// more than those of the library, so that any text may stand for a part with one.
+func wider(pattern string) string {
+	segs := strings.Split(pattern, "/")
+	for i, s := range segs {
+		s = strings.ReplaceAll(s, `\`, `\\`)
+		if from := strings.IndexByte(s, '['); from >= 0 {
+			from = strings.IndexAny(s, "*?[")
+			to := strings.LastIndexAny(s, "*?]") + 1
+			s = s[:from] + "*" + s[max(from, to):]
+			s = strings.ReplaceAll(s, "[", "*")
+		}
+		segs[i] = s
+	}
+	return strings.Join(segs, "/")
+}
+
+// followed goes through the folders that a line follows links in, as it would.
+func (l *look) followed() string {
+	queue := l.dirs
+	if len(queue) == 0 {
+		queue = l.bases
+	}
+	seen := map[string]bool{}
+	entries := 0
+	for len(queue) > 0 {
+		dir := queue[0]
+		queue = queue[1:]
+		if seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		list, err := os.ReadDir(dir)
+		if err != nil {
+			continue // the line cannot read it either
+		}
+		if entries += len(list); entries > maxEntries {
+			return "it follows links through too many files: leave out the flag that follows them, or name a smaller folder"
+		}
+		for _, e := range list {
+			p := filepath.Join(dir, e.Name())
+			if e.Type()&os.ModeSymlink != 0 {
+				real, err := filepath.EvalSymlinks(p)
+				if err != nil {
+					continue // it leads nowhere
+				}
+				if !within(l.root, real) {
+					rel, _ := filepath.Rel(l.root, p) // p is within root
+					return fmt.Sprintf("%s leads out of the workspace, and the line follows links: leave out the flag that does so", tools.Visible(rel))
+				}
+				if info, err := os.Stat(real); err != nil || !info.IsDir() {
+					continue
+				}
+				p = real
+			} else if !e.IsDir() {
+				continue
+			}
+			queue = append(queue, p)
+		}
+	}
+	return ""
 }

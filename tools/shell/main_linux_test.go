@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 var inSandbox = flag.String("sandbox", "off", "what contains the commands of all tests: off, landlock or all that the machine has")
 
 // contained is what contains the commands of tests that say nothing of it.
-var contained sandbox.Use
+var contained sandbox.Policy
 
 // contain sets contained.
 func contain(what string) error {
@@ -51,6 +52,7 @@ func contain(what string) error {
 	default:
 		return fmt.Errorf("-sandbox %q: want off, landlock or all", what)
 	}
-	contained = m.Use
-	return nil
+	me, err := os.Executable()
+	contained = sandbox.Policy{Use: m.Use, Read: []string{filepath.Dir(me)}} // the tests' own program is a command of some
+	return err
 }

@@ -10,18 +10,24 @@ import (
 
 // Bounds of a look for operands.
 const (
-	maxOperands = 64
+	maxOperands = 4096
 	maxNesting  = 4 // command lines inside command lines
+	maxPath     = 8 // folders that the line puts into PATH
 )
 
 // operands are the workspace files that a line would run, as far as the line
-// itself says so: programs and scripts that it names by a path, and what it
-// hands to an interpreter, followed through cd, wrappers and bash -c. They are
-// relative to the workspace, except for absolute ones. What a script runs in
-// its turn is not seen.
+// itself says so: programs and scripts that it names by a path, what it hands to
+// an interpreter, and the files by which a builder, a package manager or a test
+// runner knows what to run, followed through cd, wrappers, find -exec and bash -c.
+// They are relative to the workspace, except for absolute ones; those that the line
+// names come before those that its programs look for. Files need not be there. What
+// a script runs in its turn is not seen, nor what only an expansion names.
 func operands(line string) []string {
-	f := &finder{}
+	f := &finder{seen: map[string]bool{}}
 	f.line(line, 0)
+	for _, p := range f.maybe {
+		f.keep(&f.found, p)
+	}
 	return f.found
 }
 
@@ -29,7 +35,10 @@ type finder struct {
 	dir   string // where the line stands, from the workspace
 	lost  bool   // that is not known any more
 	depth int
+	path  []string // folders that the line puts into PATH
 	found []string
+	maybe []string
+	seen  map[string]bool
 }
 
 func (f *finder) line(line string, depth int) {
@@ -72,10 +81,74 @@ func (f *finder) walk(root syntax.Node) {
 		case *syntax.BinaryCmd:
 			p.scope = n.Op == syntax.Pipe || n.Op == syntax.PipeAll
 			f.pipe(n)
+		case *syntax.Assign:
+			f.assign(n)
 		}
 		stack = append(stack, p)
 		return true
 	})
+}
+
+// assign looks at variables that name code, and at PATH.
+func (f *finder) assign(a *syntax.Assign) {
+	if a.Name == nil || a.Value == nil {
+		return
+	}
+	if value, ok := literal(a.Value); ok {
+		f.variable(a.Name.Value, value)
+		return
+	}
+	if a.Name.Value == "PATH" {
+		f.variable("PATH", folders(a.Value))
+	}
+}
+
+// folders is a value of PATH, with what an expansion decides marked as not known.
+func folders(w *syntax.Word) string {
+	var b strings.Builder
+	syntax.Walk(w, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Lit:
+			b.WriteString(n.Value)
+		case *syntax.SglQuoted:
+			b.WriteString(n.Value)
+		case *syntax.ParamExp:
+			if n.Param != nil && n.Param.Value == "PWD" {
+				b.WriteByte('.')
+				return false
+			}
+			b.WriteString(unknown)
+			return false
+		case *syntax.CmdSubst, *syntax.ArithmExp:
+			b.WriteString(unknown)
+			return false
+		}
+		return true
+	})
+	return b.String()
+}
+
+const unknown = "\x00"
+
+// loaders are variables that name files of code, or flags that do.
+var loaders = strings.Fields("BASH_ENV ENV LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES PYTHONSTARTUP NODE_OPTIONS RUBYOPT PERL5OPT JAVA_TOOL_OPTIONS " +
+	"GIT_EXTERNAL_DIFF GIT_PAGER GIT_EDITOR GIT_SSH GIT_SSH_COMMAND GIT_ASKPASS EDITOR VISUAL PAGER LESSOPEN SHELL MAKEFILES MAKEFLAGS CC CXX PYTHON RUSTC_WRAPPER")
+
+func (f *finder) variable(name, value string) {
+	switch {
+	case name == "PATH":
+		for dir := range strings.SplitSeq(value, ":") {
+			if dir != "" && !strings.Contains(dir, unknown) && !slices.Contains(f.path, dir) && len(f.path) < maxPath {
+				f.path = append(f.path, dir)
+			}
+		}
+	case slices.Contains(loaders, name):
+		for _, word := range strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ':' || r == '=' }) {
+			if strings.Contains(word, "/") || strings.Contains(word, ".") {
+				f.add(word)
+			}
+		}
+	}
 }
 
 // stmt looks at a simple command and at what is redirected into it.
@@ -84,11 +157,15 @@ func (f *finder) stmt(s *syntax.Stmt) {
 	if !ok || len(call.Args) == 0 {
 		return
 	}
-	words := make([]string, len(call.Args))
-	for i, w := range call.Args {
-		words[i], _ = literal(w)
+	for _, a := range call.Assigns { // they hold for the command
+		f.assign(a)
 	}
-	if f.command(words) {
+	words := literals(call.Args)
+	done := f.command(words)
+	if f.runsText(words) {
+		f.sources(call.Args)
+	}
+	if done {
 		return
 	}
 	for _, r := range s.Redirs { // an interpreter with no script reads one from its input
@@ -98,46 +175,109 @@ func (f *finder) stmt(s *syntax.Stmt) {
 	}
 }
 
-// pipe looks for a file that cat hands to an interpreter.
-func (f *finder) pipe(b *syntax.BinaryCmd) {
-	from, ok := callOf(b.X)
-	to, ok2 := callOf(b.Y)
-	if b.Op != syntax.Pipe || !ok || !ok2 || from[0] != "cat" {
-		return
+// runsText says whether a command runs what is in its arguments or in files that
+// stand there.
+func (f *finder) runsText(words []string) bool {
+	for len(words) > 0 && words[0] != "" {
+		p, wraps := peel(words)
+		if !wraps {
+			break
+		}
+		words = p.words
 	}
-	if probe := (&finder{depth: maxNesting}); !probe.command(to) {
-		for _, w := range from[1:] {
-			if !strings.HasPrefix(w, "-") {
-				f.add(w)
+	if len(words) == 0 {
+		return false
+	}
+	name := base(words[0])
+	in, ok := interpreterOf(name)
+	return ok && !in.only || name == "eval" || name == "source" || name == "." || name == "trap"
+}
+
+// sources adds what the substitutions of words put out of files: bash <(cat x), eval
+// "$(cat x)".
+func (f *finder) sources(args []*syntax.Word) {
+	for _, w := range args {
+		syntax.Walk(w, func(n syntax.Node) bool {
+			if s, ok := n.(*syntax.Stmt); ok {
+				f.inputs(s)
 			}
+			return true
+		})
+	}
+}
+
+// inputs adds what a command reads, as far as it stands in its words.
+func (f *finder) inputs(s *syntax.Stmt) {
+	if call, ok := s.Cmd.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+		words := literals(call.Args)
+		if !slices.Contains([]string{"echo", "printf"}, words[0]) {
+			for _, a := range words[1:] {
+				if a != "" && a[0] != '-' {
+					f.add(a)
+				}
+			}
+		}
+	}
+	for _, r := range s.Redirs {
+		if to, ok := literal(r.Word); ok && (r.Op == syntax.RdrIn || r.Op == syntax.RdrInOut) {
+			f.add(to)
 		}
 	}
 }
 
-func callOf(s *syntax.Stmt) ([]string, bool) {
-	call, ok := s.Cmd.(*syntax.CallExpr)
+// pipe looks for files that come to an interpreter through a pipe.
+func (f *finder) pipe(b *syntax.BinaryCmd) {
+	if b.Op != syntax.Pipe && b.Op != syntax.PipeAll {
+		return
+	}
+	call, ok := b.Y.Cmd.(*syntax.CallExpr)
 	if !ok || len(call.Args) == 0 {
-		return nil, false
+		return
 	}
-	words := make([]string, len(call.Args))
-	for i, w := range call.Args {
-		words[i], _ = literal(w)
+	probe := &finder{depth: maxNesting, seen: map[string]bool{}}
+	if probe.command(literals(call.Args)) {
+		return
 	}
-	return words, true
+	syntax.Walk(b.X, func(n syntax.Node) bool {
+		if s, ok := n.(*syntax.Stmt); ok {
+			f.inputs(s)
+		}
+		return true
+	})
 }
 
 // command looks at the words of a simple command, "" for those that are not
 // literal. It is false for an interpreter that would read its script from its input.
 func (f *finder) command(words []string) bool {
-	words = unwrap(words)
-	if len(words) == 0 {
+	for range maxNesting * 4 {
+		if len(words) == 0 || words[0] == "" {
+			return true
+		}
+		f.program(words[0])
+		p, wraps := peel(words)
+		if !wraps {
+			break
+		}
+		for _, a := range p.own {
+			name, value, _ := strings.Cut(a, "=")
+			f.variable(name, value)
+		}
+		for _, line := range p.lines {
+			f.nested(line, false)
+		}
+		if pr, ok := projects[base(words[0])]; ok {
+			f.project(pr, nil)
+		}
+		words = p.words
+	}
+	if len(words) == 0 || words[0] == "" {
 		return true
 	}
-	name, args := words[0], words[1:]
-	if strings.Contains(name, "/") {
-		f.add(name)
-		name = path.Base(name)
-	}
+	return f.named(base(words[0]), words[1:])
+}
+
+// named looks at a command by its name.
+func (f *finder) named(name string, args []string) bool {
 	switch name {
 	case "cd", "pushd":
 		f.move(args)
@@ -145,14 +285,52 @@ func (f *finder) command(words []string) bool {
 		f.add(first(args))
 	case "eval":
 		f.nested(strings.Join(args, " "), true)
-	case "make", "gmake":
-		f.build(args)
+	case "trap":
+		f.nested(first(args), false)
+	case "find", "fd", "gfind":
+		f.actions(args)
+	case "git":
+		f.git(args)
 	default:
+		pr, known := projects[name]
+		if !known {
+			pr, known = projects[strings.TrimRight(name, "0123456789.-")]
+		}
+		if known {
+			f.project(pr, args)
+		}
 		if in, ok := interpreterOf(name); ok {
 			return f.interpreter(in, args)
 		}
 	}
 	return true
+}
+
+// program adds a program that is named by a path, or found by the line's own PATH.
+func (f *finder) program(name string) {
+	if strings.Contains(name, "/") {
+		f.add(name)
+		return
+	}
+	for _, dir := range f.path {
+		f.add(dir + "/" + name)
+	}
+}
+
+// actions looks at what find runs.
+func (f *finder) actions(args []string) {
+	for i := 0; i < len(args); i++ {
+		if !slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"}, args[i]) {
+			continue
+		}
+		from := i + 1
+		for i++; i < len(args) && args[i] != ";" && args[i] != "+"; i++ {
+			continue
+		}
+		if from < i {
+			f.command(args[from:i])
+		}
+	}
 }
 
 func (f *finder) move(args []string) {
@@ -170,28 +348,11 @@ func (f *finder) move(args []string) {
 // nested looks into a line inside the line; here says that it changes where the
 // outer one stands.
 func (f *finder) nested(line string, here bool) {
-	was := *f
-	f.line(line, f.depth+1)
-	f.depth = was.depth
+	dir, lost, depth := f.dir, f.lost, f.depth
+	f.line(line, depth+1)
+	f.depth = depth
 	if !here {
-		f.dir, f.lost = was.dir, was.lost
-	}
-}
-
-// build adds what make reads.
-func (f *finder) build(args []string) {
-	for i, a := range args {
-		if file, ok := strings.CutPrefix(a, "--file="); ok {
-			f.add(file)
-			return
-		}
-		if (a == "-f" || a == "--file" || a == "--makefile") && i+1 < len(args) {
-			f.add(args[i+1])
-			return
-		}
-	}
-	for _, name := range []string{"GNUmakefile", "makefile", "Makefile"} {
-		f.add(name)
+		f.dir, f.lost = dir, lost
 	}
 }
 
@@ -201,59 +362,127 @@ func (f *finder) interpreter(in interpreter, args []string) bool {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		switch {
-		case a == "" || a == "-":
-			return a == "" // not literal: nothing can be said of it
-		case slices.Contains(in.code, a) || in.shell && bundle(a):
-			if in.shell && i+1 < len(args) {
-				f.nested(args[i+1], false)
-			}
+		case a == "": // not literal: it may be a flag, or nothing
+		case in.shell && letters(a, "c"): // its line is the first word that is no flag
+			f.nested(first(args[i+1:]), false)
 			return true
-		case slices.Contains(in.file, a) && i+1 < len(args):
-			f.add(args[i+1])
+		case a == "-" || in.shell && letters(a, "s"):
+			return false
+		case a == "--":
+			if i+1 < len(args) && !in.only {
+				f.script(in, args[i+1])
+				return true
+			}
+		case takesNext(in.code, a), given(in.code, a), f.module(in, args, i):
+			return true
+		case f.preloaded(in, args, &i):
 			if in.only {
 				return true
 			}
+		case takesNext(in.value, a):
 			i++
-		case slices.Contains(in.value, a):
-			i++
-		case slices.Contains(in.skip, a) || strings.HasPrefix(a, "-") || strings.HasPrefix(a, "+"):
+		case slices.Contains(in.skip, a) || a[0] == '-' || a[0] == '+' && in.shell:
 		case in.only:
-			return true // a program in its own language
+			return !in.input // a program in its own language
 		default:
-			f.add(a)
+			f.script(in, a)
 			return true
 		}
 	}
-	return in.only
+	return in.only && !in.input
 }
 
-// bundle says whether short flags of a shell hold -c.
-func bundle(a string) bool {
-	return strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.Contains(a, "c")
+// letters says whether short flags hold one of some letters.
+func letters(a, any string) bool {
+	return len(a) > 1 && a[0] == '-' && a[1] != '-' && strings.ContainsAny(a, any)
+}
+
+// given says whether a flag of the list has its value attached.
+func given(flags []string, a string) bool {
+	_, ok := attached(flags, a)
+	return ok && a[0] == '-' && !strings.HasPrefix(a, "--")
+}
+
+// preloaded adds a file of code behind a flag, and moves behind it.
+func (f *finder) preloaded(in interpreter, args []string, i *int) bool {
+	v, ok := valueOf(in.file, args, i)
+	if ok {
+		f.add(v)
+	}
+	return ok
+}
+
+// module adds the files in which a module may be that an interpreter is told to run.
+func (f *finder) module(in interpreter, args []string, i int) bool {
+	name, ok := valueOf(in.module, args, &i)
+	if !ok || name == "" {
+		return false
+	}
+	at := strings.ReplaceAll(name, ".", "/")
+	for _, p := range []string{at + ".py", at + "/__main__.py", at + "/__init__.py"} {
+		f.perhaps(p)
+	}
+	f.named(name, args[i+1:]) // python -m pytest
+	return true
+}
+
+// script adds an interpreter's script, with what its name may leave out.
+func (f *finder) script(in interpreter, name string) {
+	f.add(name)
+	for _, end := range in.ends {
+		if path.Ext(name) == "" {
+			f.perhaps(name + end)
+		}
+	}
+	for _, other := range in.reads {
+		f.perhaps(other)
+	}
 }
 
 // system are folders whose programs are not the workspace's.
 var system = []string{"/bin/", "/sbin/", "/usr/", "/opt/", "/nix/", "/dev/", "/proc/", "/lib/", "/etc/"}
 
-func (f *finder) add(p string) {
-	if p == "" || strings.HasPrefix(p, "~") || len(f.found) >= maxOperands {
-		return
+// add keeps a file that the line names.
+func (f *finder) add(p string) { f.keep(&f.found, f.at(p)) }
+
+// perhaps keeps a file that a program of the line looks for.
+func (f *finder) perhaps(p string) {
+	if p = f.at(p); p != "" && len(f.maybe) < maxOperands {
+		f.maybe = append(f.maybe, p)
+	}
+}
+
+// at is a name from the workspace, or "".
+func (f *finder) at(p string) string {
+	if p == "" || strings.HasPrefix(p, "~") || strings.Contains(p, "://") {
+		return ""
 	}
 	if !path.IsAbs(p) {
 		if f.lost {
-			return
+			return ""
 		}
 		p = path.Join(f.dir, p)
 	}
 	p = path.Clean(p)
-	outside := p == ".." || strings.HasPrefix(p, "../")
+	outside := p == "." || p == ".." || strings.HasPrefix(p, "../")
 	for _, s := range system {
 		outside = outside || strings.HasPrefix(p, s)
 	}
-	if !outside && !slices.Contains(f.found, p) {
-		f.found = append(f.found, p)
+	if outside {
+		return ""
+	}
+	return p
+}
+
+func (f *finder) keep(list *[]string, p string) {
+	if p != "" && !f.seen[p] && len(*list) < maxOperands {
+		f.seen[p] = true
+		*list = append(*list, p)
 	}
 }
+
+// base is a program's name without its folder.
+func base(name string) string { return path.Base(name) }
 
 func first(args []string) string {
 	for _, a := range args {

@@ -84,6 +84,7 @@ func New(c Config) (tools.Tool, error) {
 		Operation:   operation,
 		Operands:    func(args json.RawMessage) []string { return operands(command(args)) },
 		Asks:        asks,
+		Preview:     preview,
 		Containment: func(args json.RawMessage, network bool) string {
 			return c.containment(classify(command(args)).Reads, network)
 		},

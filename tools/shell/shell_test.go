@@ -44,8 +44,14 @@ func bash(t testing.TB, line string) tools.Report {
 func runIn(ctx context.Context, t testing.TB, c Config, workspace string, a Args) tools.Report {
 	t.Helper()
 	if !c.Sandbox.Use.Any() {
-		c.Sandbox.Use = contained
+		c.Sandbox = contained
 	}
+	return runBare(ctx, t, c, workspace, a)
+}
+
+// runBare contains nothing but what c says.
+func runBare(ctx context.Context, t testing.TB, c Config, workspace string, a Args) tools.Report {
+	t.Helper()
 	in := tools.Invocation{
 		Call: events.CallKey{Trace: "t", Turn: "u"}, Attempt: 1, Tool: Name, Args: argsOf(t, a), Workspace: workspace,
 	}

@@ -52,6 +52,9 @@ func parseURL(raw string) (*url.URL, *tools.Error) {
 		}
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if a, err := netip.ParseAddr(host); err == nil {
+		host = a.String() // one address has one name
+	}
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}

@@ -60,12 +60,17 @@ var ErrChanging = errors.New("the files are being changed: write a new file, or 
 // policy has one version wherever it lies. The error is ErrChanging where they do not
 // come to rest.
 func Read(path string) ([]cedar.File, error) {
-	before, err := once(path)
+	return atRest(func() ([]cedar.File, error) { return once(path) })
+}
+
+// atRest reads until it has read the same twice, one after the other.
+func atRest(read func() ([]cedar.File, error)) ([]cedar.File, error) {
+	before, err := read()
 	for range tries {
 		if err != nil {
 			return nil, err
 		}
-		now, nowErr := once(path)
+		now, nowErr := read()
 		if nowErr == nil && slices.EqualFunc(before, now, sameFile) {
 			return now, nil
 		}

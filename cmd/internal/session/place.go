@@ -25,6 +25,10 @@ type Place struct {
 	// What NATS wants to know: names of files.
 	Creds, NKey, CA, Cert, Key string
 
+	// EncryptKey is the file of the keys that the embedded log is encrypted under on the
+	// disk; "" means that it is not.
+	EncryptKey string
+
 	TLS  bool   // though NATS does not say tls://
 	Hint string // what to do where NATS cannot be reached
 }
@@ -32,6 +36,7 @@ type Place struct {
 // Flags adds the flags that fill the place, each with its default.
 func (p *Place) Flags(f *pflag.FlagSet) {
 	f.StringVar(&p.Data, "data", defaultData(), "data `directory` of the embedded log; a node that runs there is found through it")
+	f.StringVar(&p.EncryptKey, "encrypt-key", "", "`file` of the keys that the embedded log is encrypted under on the disk; left out: it is not encrypted")
 	f.StringVar(&p.NATS, "nats", "", "`URL` of a NATS server with JetStream that keeps the log, instead of --data")
 	f.StringVar(&p.Creds, "creds", "", "credentials `file` for --nats")
 	f.StringVar(&p.NKey, "nkey", "", "nkey seed `file` for --nats")
@@ -84,4 +89,12 @@ func (p Place) Dial(ctx context.Context, conf jetlog.Config) (jetlog.Config, err
 	}
 	conf.Connect = connect
 	return conf, nil
+}
+
+// StoreKeys are the keys of the embedded log's store; none where it is not encrypted.
+func (p Place) StoreKeys() ([][]byte, error) {
+	if p.EncryptKey == "" {
+		return nil, nil
+	}
+	return KeyFile("encrypt-key", p.EncryptKey)
 }

@@ -31,18 +31,25 @@ type house struct {
 	view *memlog.View
 	dir  string
 	keys []events.TurnKey
+	now  func() time.Time
 }
 
 func newHouse(t *testing.T, network bool) *house {
 	t.Helper()
-	h := &house{t: t, view: memlog.New(memlog.Config{}).View("n"), dir: t.TempDir()}
+	return newHouseBy(t, policy.Default(), network, time.Now)
+}
+
+// newHouseBy is one by another policy and another clock.
+func newHouseBy(t *testing.T, by policy.Authorizer, network bool, now func() time.Time) *house {
+	t.Helper()
+	h := &house{t: t, view: memlog.New(memlog.Config{}).View("n"), dir: t.TempDir(), now: now}
 	reg, err := tools.NewRegistry(realTools(t, h.dir)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n, err := actors.New(actors.Config{
-		Bus: h.view, Registry: reg, Authorizer: policy.Default(), Boot: "b-" + ulid.Make().String(), Workspace: h.dir, Network: network,
-		Approval: time.Hour,
+		Bus: h.view, Registry: reg, Authorizer: by, Boot: "b-" + ulid.Make().String(), Workspace: h.dir, Network: network,
+		Approval: 24 * time.Hour, Now: now,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +97,7 @@ func (h *house) say(key events.TurnKey, cmd lifecycle.Command) {
 		for _, s := range log {
 			at, plain = s.Seq, append(plain, s.Commit)
 		}
-		now := time.Now().UTC().Truncate(time.Microsecond)
+		now := h.now().UTC().Truncate(time.Microsecond)
 		out, err := lifecycle.Decide(lifecycle.Fold(key, plain...), lifecycle.Env{Now: now}, cmd)
 		if err != nil {
 			h.t.Fatalf("%T: %v", cmd, err)

@@ -42,7 +42,7 @@ func (c *cell) boot() *node {
 	n.Node, err = actors.New(actors.Config{
 		Bus: n.l, Registry: c.s.registry, Authorizer: c.bench, Boot: m.Name(), Workspace: "/replay", Placements: c.s.places(),
 		Room: room, Approval: c.approval, Breaker: lifecycle.BreakerConfig{Failures: c.s.failures()}, Execute: n.execute, System: c.system, Scheduler: m, Now: m.Now, Rand: func() float64 { return 0.5 },
-		ID: func() string { return c.id("c") }, Seen: n, Log: slog.New(log),
+		ID: func() string { return c.id("c") }, Seen: n, Log: slog.New(log), Vault: blind{}, ShowSecrets: true,
 	})
 	if err != nil {
 		c.fail(lawEngine, events.TurnEvent, "no node: %v", err)

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
@@ -22,7 +21,7 @@ const Containment = "process-tree"
 // Family is the command and everything that descends from it, whatever session, group
 // or parent it has by now: its keeper knows.
 type Family struct {
-	keeper  *exec.Cmd
+	keeper  process
 	control *os.File
 	orders  *json.Encoder
 	root    int // the command's own pid; 0 where the keeper ended before it could tell
@@ -49,19 +48,7 @@ func Start(ctx context.Context, l Launch, stdout *os.File, _ *Pipe) (*Family, er
 	if err != nil {
 		return nil, err
 	}
-	keepPrivate()
-	keeper := exec.Command("/proc/self/exe")
-	keeper.Args = []string{keeperName}
-	keeper.Env = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
-	if keeper.Stdin = nil; l.Stdin != nil {
-		keeper.Stdin = l.Stdin
-	}
-	keeper.Stdout, keeper.Stderr, keeper.ExtraFiles = stdout, cmp.Or(l.Stderr, stdout), []*os.File{theirs}
-	// A signal to the node's group is not for it. The death of the node, or of a thread of
-	// it, wakes one that its own command has stopped, and does nothing to any other.
-	keeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT}
-	l.Contain.Attr(keeper.SysProcAttr)
-	err = keeper.Start()
+	keeper, err := startKeeper(l, stdout, theirs)
 	theirs.Close() // or the keeper's end would not be heard
 	if err != nil {
 		ours.Close()
@@ -89,11 +76,11 @@ func (f *Family) begin(ctx context.Context, l Launch) error {
 	_ = f.control.SetWriteDeadline(time.Now().Add(startTime))
 	if err := f.orders.Encode(errand{Path: l.Path, Args: l.Args, Env: l.Env, Dir: l.Dir, Limit: l.Limit, Grace: l.Grace, Contain: l.Contain}); err != nil {
 		_ = f.control.Close()
-		_ = f.keeper.Process.Kill() // it has started nothing
+		_ = f.keeper.signal(unix.SIGKILL) // it has started nothing
 		<-f.gone
 		return fmt.Errorf("its keeper takes no task: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = f.keeper.Process.Signal(unix.SIGCONT) })()
+	defer context.AfterFunc(ctx, func() { _ = f.keeper.signal(unix.SIGCONT) })()
 	var w word
 	select {
 	case w = <-f.started:
@@ -122,7 +109,7 @@ func (f *Family) begin(ctx context.Context, l Launch) error {
 	case Within(0, f.starting):
 		return nil // somebody has ended the keeper, and the command may run: see lost
 	}
-	return fmt.Errorf("its keeper ended first: %v", f.keeper.ProcessState)
+	return errors.New("its keeper ended first")
 }
 
 // socketPair is a socket of which theirs is for a child to inherit.
@@ -168,7 +155,7 @@ func (f *Family) listen() {
 			close(f.empty)
 		}
 	}
-	_ = f.keeper.Wait()
+	f.keeper.wait()
 	if !over {
 		close(f.exited)
 	}
@@ -177,7 +164,7 @@ func (f *Family) listen() {
 // order tells the keeper what to do. One that was stopped is woken; one that has
 // gone hears nothing.
 func (f *Family) order(o order) {
-	_ = f.keeper.Process.Signal(unix.SIGCONT)
+	_ = f.keeper.signal(unix.SIGCONT)
 	_ = f.control.SetWriteDeadline(time.Now().Add(time.Second))
 	_ = f.orders.Encode(o)
 }
@@ -236,7 +223,7 @@ func (f *Family) Sweep(patience time.Duration) (s Swept, left []int) {
 // unseal ends a keeper that has not ended its family. The kernel ends all that is in its
 // namespace with it, and takes it for dead only when they are.
 func (f *Family) unseal(patience time.Duration) (left []int) {
-	_ = f.keeper.Process.Kill()
+	_ = f.keeper.signal(unix.SIGKILL)
 	if !Within(patience, f.gone) {
 		left = []int{f.First()}
 	}
@@ -251,7 +238,7 @@ func (f *Family) Linger(patience time.Duration) bool { return f.quiet(patience) 
 
 // First is the command's pid or, where that was never told or has no meaning outside
 // its namespace, its keeper's, without which it does not live.
-func (f *Family) First() int { return cmp.Or(f.root, f.keeper.Process.Pid) }
+func (f *Family) First() int { return cmp.Or(f.root, f.keeper.pid()) }
 
 // Lost says that the keeper was ended by somebody else, so that nobody can prove
 // anything any more.
@@ -263,7 +250,7 @@ func (f *Family) Release(time.Duration) {
 	if Within(0, f.empty) {
 		<-f.gone // that was its last word
 	}
-	_ = f.keeper.Process.Signal(unix.SIGCONT) // should its command have stopped it: there is something to hear
+	_ = f.keeper.signal(unix.SIGCONT) // should its command have stopped it: there is something to hear
 	_ = f.control.Close()
 }
 
@@ -279,10 +266,4 @@ func (f *Family) Ending() (exit *int, signal string) {
 		return nil, unix.SignalName(f.status.Signal())
 	}
 	return new(f.status.ExitStatus()), ""
-}
-
-// keepPrivate sees to it that no descriptor of the node reaches a command: Go's
-// own do not, but the node may have been started with others.
-func keepPrivate() {
-	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // an old kernel does not know it
 }

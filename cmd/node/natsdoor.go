@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/policy/access"
+)
+
+// roll is who may come in by NATS, by name. It is read anew at SIGHUP.
+type roll struct {
+	path string
+	now  atomic.Pointer[map[string]access.Identity]
+}
+
+// roll is who may come in by NATS; nil where no file says it, and there is no door.
+func (s *settings) roll() (*roll, error) {
+	if s.bus.users == "" {
+		return nil, nil
+	}
+	r := &roll{path: s.bus.users}
+	_, err := r.read()
+	return r, err
+}
+
+// read reads the file. With an error nothing has changed.
+func (r *roll) read() (natsUsers, error) {
+	f, err := readNATSUsers(r.path)
+	if err != nil {
+		return f, err
+	}
+	all := make(map[string]access.Identity)
+	for _, u := range f.Users {
+		all[u.Name] = u.identity()
+	}
+	r.now.Store(&all)
+	return f, nil
+}
+
+// who is the identity of a user.
+func (r *roll) who(name string) (access.Identity, bool) {
+	id, ok := (*r.now.Load())[name]
+	return id, ok
+}
+
+// serveNATS opens the NATS door for those of a roll, and heeds SIGHUP for it, until ctx
+// ends.
+func (s *serving) serveNATS(ctx context.Context, r *roll) {
+	door := gateway.NewNATSDoor(gateway.NATSDoorConfig{
+		Desk: s.node.desk, Doors: s.ses.Bus, Who: r.who, ID: s.node.boot, Version: command.Version(), Tools: s.node.list(s.set.breaker()), Log: s.log,
+	})
+	s.wg.Go(func() {
+		if err := door.Serve(ctx); err != nil {
+			s.log.Error("the NATS door has ended", "error", err)
+		}
+	})
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	s.wg.Go(func() {
+		defer signal.Stop(hup)
+		for {
+			select {
+			case <-hup:
+				s.rollAnew(r)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// rollAnew reads the users anew: the door's, and the embedded server's, which ends the
+// connections of who is no user any more.
+func (s *serving) rollAnew(r *roll) {
+	f, err := r.read()
+	if err == nil && s.ses.Server != nil {
+		err = s.ses.Server.SetUsers(f.users())
+	}
+	if err != nil {
+		s.log.Error("the users of NATS were not read anew: those of before stay", "file", r.path, "error", err)
+		return
+	}
+	s.log.Info("the users of NATS were read anew", "file", r.path, "users", len(f.Users))
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/gateway/codec"
+)
+
+// throughWait is how long one request at the door waits for a turn's end; then the same
+// ids are asked for again.
+const throughWait = time.Minute
+
+// throughSubmit submits a turn at the door, and waits for its end.
+func (a *app) throughSubmit(ctx context.Context, sub *submission, from string) error {
+	if err := a.set.noNodeFlags(); err != nil {
+		return err
+	}
+	return a.atDoor(func(d *door) error {
+		e, err := a.envelope(sub, from)
+		if err != nil {
+			return err
+		}
+		var late time.Time
+		if sub.timeout > 0 {
+			late = time.Now().Add(sub.timeout)
+		}
+		var first *bool // whether the turn was there already
+		for {
+			e.WaitMS = nextWait(sub, late).Milliseconds()
+			var out struct {
+				Trace, Turn, State string
+				Attached           bool
+			}
+			if _, err := d.ask(ctx, "submit", e, &out); err != nil {
+				return err
+			}
+			if first == nil {
+				first = &out.Attached
+			}
+			t := gateway.Ticket{Key: events.TurnKey{Trace: out.Trace, Turn: out.Turn}, Attached: *first}
+			switch {
+			case !sub.wait:
+				return a.printTicket(t)
+			case out.State == "completed" || out.State == "abandoned":
+				return a.throughMessages(ctx, d, t, sub)
+			case !late.IsZero() && !time.Now().Before(late):
+				return &exit.Failure{Err: fmt.Errorf("turn %s has not ended after %v", t.Key, sub.timeout), Hint: "it goes on: the same command with its ids attaches to it", Code: exitNotEnded}
+			}
+		}
+	})
+}
+
+// nextWait is how long the next request waits.
+func nextWait(sub *submission, late time.Time) time.Duration {
+	switch {
+	case !sub.wait:
+		return 0
+	case late.IsZero():
+		return throughWait
+	}
+	return max(time.Millisecond, min(throughWait, time.Until(late)))
+}
+
+// throughMessages prints the messages of a turn that has ended.
+func (a *app) throughMessages(ctx context.Context, d *door, t gateway.Ticket, sub *submission) error {
+	var m struct {
+		Format   codec.Format      `json:"format"`
+		Messages []json.RawMessage `json:"messages"`
+	}
+	body := struct {
+		named
+		Format string `json:"format,omitempty"`
+	}{named{Trace: t.Key.Trace, Turn: t.Key.Turn}, sub.format}
+	if _, err := d.ask(ctx, "messages", body, &m); err != nil {
+		return err
+	}
+	return a.printMessages(t, gateway.Messages{Format: m.Format, Answered: m.Messages})
+}
+
+// envelope is what is submitted, with ids, so that it can be asked for again.
+func (a *app) envelope(sub *submission, from string) (gateway.Envelope, error) {
+	body, err := a.read(from)
+	if err != nil {
+		return gateway.Envelope{}, err
+	}
+	if !json.Valid(body) {
+		return gateway.Envelope{}, exit.Misused(fmt.Errorf("%s is not JSON: %w", from, jsonError(body)), "give a provider's message as it came")
+	}
+	e := sub.Envelope
+	e.Message, e.Format = body, codec.Format(sub.input)
+	if e.Format == "" {
+		e.Format = gateway.Sniff(body)
+	}
+	e.Principal = gateway.Who{ID: sub.principal}
+	e.Trace, e.Turn = cmp.Or(e.Trace, ulid.Make().String()), cmp.Or(e.Turn, ulid.Make().String())
+	if a.set.workspaceNamed() {
+		if e.Workspace, err = a.set.directory(); err != nil {
+			return e, err
+		}
+	}
+	if sub.progress && a.set.from["progress"] == "flag" {
+		return e, exit.Misused(errors.New("--progress with --as: the door answers, and tells nothing by itself"), "leave one of them out")
+	}
+	return e, nil
+}

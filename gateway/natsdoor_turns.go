@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/sluice-run/sluice/gateway/codec"
+	"github.com/sluice-run/sluice/policy/access"
+)
+
+// known says whether somebody else is a user of this door: no child can have that name.
+func (d *NATSDoor) known(id string) bool {
+	_, ok := d.who(id)
+	return ok
+}
+
+// submit is what POST /v1/turns is. Where too many wait for the end of a turn, the
+// answer comes at once, as though wait_ms had passed.
+func (d *NATSDoor) submit(ctx context.Context, r natsRequest) (int, any, error) {
+	o, err := ParseEnvelope(r.body)
+	if err != nil {
+		return 0, nil, err
+	}
+	if o.Turn.Principal, err = r.who.Submits(o.Said, d.known); err != nil {
+		return 0, nil, err
+	}
+	if o.Turn.Traceparent == "" && traceparent(r.parent) {
+		o.Turn.Traceparent = r.parent
+	}
+	if o.Wait > 0 {
+		select {
+		case d.waits <- struct{}{}:
+			defer func() { <-d.waits }()
+		default:
+			o.Wait = 0
+		}
+	}
+	if o.Wait == 0 {
+		ctx, stop := context.WithTimeout(ctx, natsLimit)
+		defer stop()
+		t, err := d.desk.Submit(ctx, o.Key, o.Turn)
+		if err != nil {
+			return 0, nil, about(t.Key, err)
+		}
+		return http.StatusAccepted, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached}, nil
+	}
+	t, v, err := d.desk.Run(ctx, o.Key, o.Turn, o.Wait)
+	if err != nil {
+		return 0, nil, about(t.Key, err)
+	}
+	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached}
+	if !v.Ended() {
+		return http.StatusAccepted, out, nil
+	}
+	m, err := d.desk.Messages(ctx, v, "")
+	if err != nil {
+		return 0, nil, about(t.Key, err)
+	}
+	out.Format, out.Messages = m.Format, m.Answered
+	return http.StatusOK, out, nil
+}
+
+// turn is what GET /v1/turns/{trace}/{turn} is.
+func (d *NATSDoor) turn(ctx context.Context, r natsRequest) (int, any, error) {
+	var in natsKey
+	if err := r.decode(&in); err != nil {
+		return 0, nil, err
+	}
+	key, err := in.turn()
+	if err != nil {
+		return 0, nil, err
+	}
+	v, err := d.may(ctx, r.who, access.Read, key)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, viewTurn(v), nil
+}
+
+// messages is what GET …/messages is.
+func (d *NATSDoor) messages(ctx context.Context, r natsRequest) (int, any, error) {
+	var in struct {
+		natsKey
+		Format codec.Format `json:"format,omitempty"`
+	}
+	if err := r.decode(&in); err != nil {
+		return 0, nil, err
+	}
+	if in.Format != "" && !slices.Contains(codec.Formats(), in.Format) {
+		return 0, nil, noFormat(in.Format)
+	}
+	key, err := in.turn()
+	if err != nil {
+		return 0, nil, err
+	}
+	v, err := d.may(ctx, r.who, access.Read, key)
+	if err != nil {
+		return 0, nil, err
+	}
+	m, err := d.desk.Messages(ctx, v, in.Format)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, messagesView{
+		Trace: key.Trace, Turn: key.Turn, State: StateOf(v.Turn), Format: m.Format, Asked: m.Asked, Messages: m.Answered,
+	}, nil
+}
+
+// listTools is what GET /v1/tools is.
+func (d *NATSDoor) listTools(ctx context.Context, r natsRequest) (int, any, error) {
+	in := struct {
+		Format string `json:"format"`
+	}{"openai"}
+	if err := r.decode(&in); err != nil {
+		return 0, nil, err
+	}
+	if d.tools == nil {
+		return 0, nil, problem(http.StatusNotFound, "no-tools", "This door has no tools", "no node runs behind it", "ask a node")
+	}
+	list, err := d.tools(ctx, in.Format)
+	return http.StatusOK, list, err
+}
+
+// whoami tells who asks, and what that allows.
+func (d *NATSDoor) whoami(_ context.Context, r natsRequest) (int, any, error) {
+	if err := r.decode(&struct{}{}); err != nil {
+		return 0, nil, err
+	}
+	out := whoami{Roles: r.who.Roles, Via: r.who.Via, Principal: &r.who.Principal, May: make(map[access.Verb]string)}
+	for _, v := range access.Verbs() {
+		if reach := r.who.Reach(v); reach > access.None {
+			out.May[v] = reach.String()
+		}
+	}
+	return http.StatusOK, out, nil
+}

@@ -1,0 +1,84 @@
+package projections
+
+import (
+	"iter"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// Asking is one asking of a call, and how it was answered.
+type Asking struct {
+	Pending
+	State    string
+	Decision *Decision // nil while it is open
+	Pos      events.Position
+}
+
+// Askings are all askings in the events of one turn, in order, those that are over too.
+func Askings(evs iter.Seq[Event]) []Asking {
+	var out []Asking
+	open := make(map[int]int) // call's offset: index of its last asking
+	w := Inbox.Init()
+	for e := range evs {
+		w = Inbox.Apply(w, e)
+		if i, ok := open[e.Call]; ok && e.Call != events.TurnEvent {
+			out[i].answer(e)
+		}
+		switch e.Event.(type) {
+		case *events.ApprovalRequested:
+			if p, ok := w.Asked[e.Turn.Call(e.Call).String()]; ok {
+				open[e.Call] = len(out)
+				out = append(out, Asking{Pending: p, State: ApprovalOpen, Pos: e.Pos})
+			}
+		case *events.TurnCancelRequested, *events.TurnCompleted, *events.TurnAbandoned:
+			for _, i := range open {
+				out[i].withdraw(e.At)
+			}
+		case *events.ModelStarted, *events.ModelCompleted:
+			for _, i := range open {
+				if p, ok := w.Asked[out[i].Call.String()]; ok {
+					out[i].Model = p.Model
+				}
+			}
+		}
+	}
+	return out
+}
+
+// answer takes an event of the call whose last asking it is.
+func (a *Asking) answer(e Event) {
+	switch v := e.Event.(type) {
+	case *events.Approved:
+		if a.State == ApprovalOpen {
+			by := v.By
+			a.State = ApprovalApproved
+			a.Decision = &Decision{State: a.State, By: &by, At: e.At, Scope: v.Scope, Hash: v.Hash, Args: v.Args, Note: v.Note}
+		}
+	case *events.ApprovalRequested:
+		a.State = ApprovalSuperseded
+	case *events.Denied:
+		switch {
+		case a.State != ApprovalOpen:
+		case v.By != nil:
+			a.State = ApprovalDenied
+			a.Decision = &Decision{State: a.State, By: v.By, At: e.At, Note: v.Reason, Code: v.Code}
+		case v.Code == events.ApprovalExpired:
+			a.State = ApprovalExpired
+			a.Decision = &Decision{State: a.State, At: e.At, Code: v.Code}
+		default:
+			a.withdraw(e.At)
+		}
+	default:
+		if events.IsTerminal(e.Kind()) || e.Kind() == events.KindCancelRequested {
+			a.withdraw(e.At)
+		}
+	}
+}
+
+func (a *Asking) withdraw(at time.Time) {
+	if a.State == ApprovalOpen {
+		a.State = ApprovalWithdrawn
+		a.Decision = &Decision{State: a.State, At: at}
+	}
+}
