@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/sluice-run/sluice/events"
@@ -27,6 +28,6 @@ func (g Gates) May(a *Asked) func(op events.Operation) error {
 		if v.Decision == policy.Allow {
 			return nil
 		}
-		return errors.Join(errNoMore, errors.New(v.Reason))
+		return fmt.Errorf("%w: %s", errNoMore, v.Reason)
 	}
 }

@@ -84,7 +84,7 @@ func visible(t tools.Tool) bool { return t.Operands != nil || t.Preview != nil }
 // this process.
 func (n *Node) looks(t lifecycle.Turn, call *lifecycle.Call, tool tools.Tool) bool {
 	files, _ := lifecycle.Bound(t, call)
-	return len(files) > 0 || len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil || !n.breaks.closed(call.Tool)
+	return len(files.Operands)+len(files.Base) > 0 || len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil || !n.breaks.closed(call.Tool)
 }
 
 // judged is the verdict of the plan gates, given what dedupe found.
@@ -205,7 +205,7 @@ func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.
 		if err := n.asShown(ctx, o, tool, files); err != nil {
 			lock = conflict(err)
 		}
-		b.Expect = n.expecting(o, tool, b.Expect, files)
+		b.Expect = n.expecting(o, tool, b.Expect, files.Base)
 	}
 	if asksAnew(b, call) {
 		b.Operands, b.Preview = n.shows(ctx, o, key, tool)

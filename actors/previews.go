@@ -131,26 +131,19 @@ func joined(a, b string) string {
 
 // asShown says whether what the call would run and change is what its approval was
 // given for: the same names lead to the same files, and those are as they were.
-func (n *Node) asShown(ctx context.Context, o owe, tool tools.Tool, files []events.Seen) error {
+func (n *Node) asShown(ctx context.Context, o owe, tool tools.Tool, files lifecycle.Shown) error {
 	workspace := n.workspace(o.asked.Turn)
 	operands := n.lookAll(ctx, workspace, n.gates.learn(tool, o.asked).operands)
-	names := make([]string, 0, len(operands))
-	for _, now := range operands {
-		names = append(names, now.Path)
+	if !slices.EqualFunc(operands, files.Operands, func(a, b events.Seen) bool { return a.Path == b.Path }) {
+		return unlike("what this call would run is another file than was shown to the person who approved it")
 	}
-	if len(files) > len(operands) { // the others are what it would change
-		for _, ptr := range tool.Writes {
-			if name, err := fs.Resolve(workspace, stringAt(o.asked.Args.JSON, ptr)); err == nil {
-				names = append(names, name)
-			}
+	for _, ptr := range tool.Writes {
+		name, err := fs.Resolve(workspace, stringAt(o.asked.Args.JSON, ptr))
+		if len(files.Base) > 0 && (err != nil || !slices.ContainsFunc(files.Base, func(was events.Seen) bool { return was.Path == name })) {
+			return unlike("what this call would change is another file than was shown to the person who approved it")
 		}
 	}
-	for _, name := range names {
-		if !slices.ContainsFunc(files, func(was events.Seen) bool { return was.Path == name }) {
-			return unlike(name + " is not what was shown to the person who approved this call")
-		}
-	}
-	for _, was := range files {
+	for _, was := range slices.Concat(files.Operands, files.Base) {
 		now, err := fs.Look(ctx, workspace, was.Path)
 		switch {
 		case err != nil:

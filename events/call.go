@@ -126,6 +126,7 @@ type Started struct {
 	Expect      []Expectation `json:"expect,omitempty"`
 	Breaker     BreakerView   `json:"breaker,omitempty,omitzero"`
 	Containment string        `json:"containment,omitempty"`
+	Judged      time.Time     `json:"judged,omitempty,omitzero"` // the moment that the policy was asked again for; see Verdict
 }
 
 // Progress is a coalesced note from a running attempt. It never extends a deadline.

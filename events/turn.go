@@ -97,9 +97,10 @@ type SessionYes struct {
 	Principal   Principal `json:"principal"`          // who asked, with its parents
 	Workspace   string    `json:"workspace,omitempty"`
 	Placement   string    `json:"placement,omitempty"`
-	Files       []Seen    `json:"files,omitempty"` // that the call would run, and that were shown as its base
-	By          Principal `json:"by"`              // who said yes
-	From        string    `json:"from,omitempty"`  // the call that it was given to: trace/turn/offset
+	Operands    []Seen    `json:"operands,omitempty"` // files that the call would run, as they were shown
+	Base        []Seen    `json:"base,omitempty"`     // files that its preview was made from
+	By          Principal `json:"by"`                 // who said yes
+	From        string    `json:"from,omitempty"`     // the call that it was given to: trace/turn/offset
 }
 
 // TurnParked says that a turn waits only for people or a long delay, and that

@@ -85,17 +85,18 @@ func (d *Desk) mayUndo(ctx context.Context, id access.Identity, s events.TurnSub
 
 // whoami answers GET /v1/whoami.
 type whoami struct {
-	Principal *events.Principal      `json:"principal,omitempty"` // absent where bodies say who acts
-	Roles     []access.Role          `json:"roles,omitempty"`
-	Via       string                 `json:"via"` // token, certificate or loopback
-	Expires   time.Time              `json:"expires,omitzero"`
-	May       map[access.Verb]string `json:"may"` // own: its own turns and those of its children; all
+	Principal  *events.Principal      `json:"principal,omitempty"` // absent where bodies say who acts
+	Roles      []access.Role          `json:"roles,omitempty"`
+	Via        string                 `json:"via"` // token, certificate or loopback
+	Expires    time.Time              `json:"expires,omitzero"`
+	Workspaces []string               `json:"workspaces,omitempty"` // where its turns run; absent: anywhere
+	May        map[access.Verb]string `json:"may"`                  // own: its own turns and those of its children; all
 }
 
 // getWhoami is GET /v1/whoami: who the caller is here, and what that allows.
 func (a *API) getWhoami(w http.ResponseWriter, r *http.Request) error {
 	id := who(r)
-	out := whoami{Roles: id.Roles, Via: id.Via, Expires: visitOf(r).expires, May: make(map[access.Verb]string)}
+	out := whoami{Roles: id.Roles, Via: id.Via, Expires: visitOf(r).expires, Workspaces: id.Workspaces, May: make(map[access.Verb]string)}
 	if !id.Trusted {
 		out.Principal = &id.Principal
 	}

@@ -284,6 +284,30 @@ func TestHTTPSubmittersSeeTheirOwn(t *testing.T) {
 	d.want(409, "turn-exists", "POST", "/v1/turns", `{"trace":"tr","turn":"sub2","can_ask":true,"wait_ms":1,"calls":[{"tool":"echo"}]}`, as("sub")...)
 }
 
+// TestHTTPTurnsRunInTheirWorkspaces: in no folder but those of the caller, by whatever name.
+func TestHTTPTurnsRunInTheirWorkspaces(t *testing.T) {
+	p := someone("sub", "", access.Submitter)
+	p.Workspaces = []string{"/srv/a", "/srv/b"}
+	ring := ringOf(t, p)
+	d := newDoor(t, func(c *APIConfig) { c.Keys = func() *keys.Ring { return ring } })
+	n := 0
+	submit := func(status int, part, dir, want string) {
+		t.Helper()
+		n++
+		d.want(status, part, "POST", "/v1/turns", fmt.Sprintf(`{"trace":"tr","turn":"t%d"%s,"calls":[{"tool":"echo"}]}`, n, dir), as("sub")...)
+		if status == 202 {
+			d.want(200, `"workspace":"`+want+`"`, "GET", fmt.Sprintf("/v1/turns/tr/t%d", n), "", as("sub")...)
+		}
+	}
+	submit(202, "", ``, "/srv/a")
+	submit(202, "", `,"workspace":"/srv/b"`, "/srv/b")
+	for _, dir := range []string{"/", "/etc", "/srv", "/srv/a/", "/srv/a/x", "/srv/a/../c", "/srv//a", "/srv/ab", "/SRV/a", `/srv/a\u0000`, `/srv\/a\/x`} {
+		submit(403, "problem:workspace", `,"workspace":"`+dir+`"`, "")
+	}
+	submit(403, "problem:workspace", `,"principal":"kid","workspace":"/etc"`, "")
+	submit(202, "", `,"principal":"kid","workspace":"/srv/b"`, "/srv/b")
+}
+
 // TestHTTPSubmittersUndoTheirOwn: the tool that undoes looks no further than a trace, and
 // a trace is open to whoever knows its id.
 func TestHTTPSubmittersUndoTheirOwn(t *testing.T) {

@@ -194,7 +194,7 @@ func TestHTTPFailuresAreLimitedByAddress(t *testing.T) {
 		status(429, "[2001:db8::1]:1", "x")
 		now = now.Add(time.Hour)
 		status(200, "[2001:db8::1]:3", tokenOf("obs"))
-		for i := range 3 * maxAddresses {
+		for i := range maxAddresses + 100 {
 			status(401, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), "x")
 		}
 		if n := len(a.failures.of); n > maxAddresses {
@@ -268,9 +268,43 @@ func (a *authority) files(dir string) (cert, key, ca string) {
 	return write("cert.pem", "CERTIFICATE", c.Raw), write("key.pem", "PRIVATE KEY", der), write("ca.pem", "CERTIFICATE", a.cert.Raw)
 }
 
-func TestHTTPClientCertificates(t *testing.T) {
-	ca, other := newAuthority(t), newAuthority(t)
-	dir := t.TempDir()
+// asker asks a TLS door who it is, with a certificate or without.
+type asker struct {
+	t     *testing.T
+	base  string
+	roots *x509.CertPool
+}
+
+func (a *asker) ask(c *tls.Certificate, edit func(*tls.Config), headers ...string) (int, string, error) {
+	conf := &tls.Config{RootCAs: a.roots}
+	if c != nil { // whatever the server asks for
+		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c, nil }
+	}
+	if edit != nil {
+		edit(conf)
+	}
+	tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}
+	defer tr.CloseIdleConnections()
+	r := request(a.t, "GET", a.base+"/v1/whoami", nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := (&http.Client{Transport: tr}).Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	out, err := io.ReadAll(resp.Body)
+	if resp.ProtoMajor != 2 || resp.Header.Get("Strict-Transport-Security") == "" {
+		a.t.Errorf("%s, %v", resp.Proto, resp.Header)
+	}
+	return resp.StatusCode, string(out), err
+}
+
+// certified is a TLS door of an authority's, for ann by her subject, a job by its URI, and
+// sub by a token.
+func certified(t *testing.T, ca *authority, dir string) (a *asker, certs *keys.Certs, stop func()) {
+	t.Helper()
 	certs, err := keys.LoadCerts(ca.files(dir))
 	must(t, err)
 	entry := func(id, kind string, role access.Role, c keys.Certificate) keys.Principal {
@@ -279,34 +313,15 @@ func TestHTTPClientCertificates(t *testing.T) {
 	ring := ringOf(t, entry("ann", "person", access.Approver, keys.Certificate{Subject: "CN=ann,O=Example"}),
 		entry("job", "service", access.Submitter, keys.Certificate{URI: "spiffe://example.org/job"}), someone("sub", "", access.Submitter))
 	base, stop := serving(t, APIConfig{Keys: func() *keys.Ring { return ring }, TLS: certs.Config()})
+	a = &asker{t, base, x509.NewCertPool()}
+	a.roots.AddCert(ca.cert)
+	return a, certs, stop
+}
+
+func TestHTTPClientCertificates(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	a, _, stop := certified(t, ca, t.TempDir())
 	defer stop()
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
-	ask := func(c *tls.Certificate, edit func(*tls.Config), headers ...string) (int, string, error) {
-		conf := &tls.Config{RootCAs: roots}
-		if c != nil { // whatever the server asks for
-			conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c, nil }
-		}
-		if edit != nil {
-			edit(conf)
-		}
-		tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}
-		defer tr.CloseIdleConnections()
-		r := request(t, "GET", base+"/v1/whoami", nil)
-		for i := 0; i+1 < len(headers); i += 2 {
-			r.Header.Set(headers[i], headers[i+1])
-		}
-		resp, err := (&http.Client{Transport: tr}).Do(r)
-		if err != nil {
-			return 0, "", err
-		}
-		defer resp.Body.Close()
-		out, err := io.ReadAll(resp.Body)
-		if resp.ProtoMajor != 2 || resp.Header.Get("Strict-Transport-Security") == "" {
-			t.Errorf("%s, %v", resp.Proto, resp.Header)
-		}
-		return resp.StatusCode, string(out), err
-	}
 	ann, job, both := ca.client("ann"), ca.client("x", "spiffe://example.org/job"), ca.client("ann", "spiffe://example.org/job")
 	nobody, forged := ca.client("eve"), other.client("ann")
 	for name, c := range map[string]struct {
@@ -324,28 +339,56 @@ func TestHTTPClientCertificates(t *testing.T) {
 		"none":                        {nil, nil, 401, "no client certificate"},
 		"none, and a token":           {nil, as("sub"), 200, `"id":"sub"`},
 	} {
-		status, body, err := ask(c.cert, nil, c.headers...)
+		status, body, err := a.ask(c.cert, nil, c.headers...)
 		if err != nil || status != c.status || !strings.Contains(body, c.part) {
 			t.Errorf("%s: %d %s, %v", name, status, body, err)
 		}
 	}
-	if status, body, err := ask(&forged, nil); err == nil {
+	if status, body, err := a.ask(&forged, nil); err == nil {
 		t.Errorf("a certificate of another authority: %d %s", status, body)
 	}
-	if status, _, err := ask(nil, func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }); err == nil {
+	if status, _, err := a.ask(nil, func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 }); err == nil {
 		t.Errorf("TLS 1.1: %d", status)
 	}
 	expired, key := ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "ann", Organization: []string{"Example"}}, NotAfter: time.Now().Add(-time.Minute)})
-	if status, body, err := ask(&tls.Certificate{Certificate: [][]byte{expired.Raw}, PrivateKey: key}, nil); err == nil {
+	if status, body, err := a.ask(&tls.Certificate{Certificate: [][]byte{expired.Raw}, PrivateKey: key}, nil); err == nil {
 		t.Errorf("an expired certificate: %d %s", status, body)
 	}
-	other.files(dir) // other files in their place, which count for new connections
-	must(t, certs.Reload())
-	if _, _, err := ask(&ann, nil); err == nil {
-		t.Error("the authority was replaced, and its certificates still count")
+	server, key := ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "ann", Organization: []string{"Example"}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	if status, body, err := a.ask(&tls.Certificate{Certificate: [][]byte{server.Raw}, PrivateKey: key}, nil); err == nil {
+		t.Errorf("a server's certificate: %d %s", status, body)
 	}
-	roots.AddCert(other.cert)
-	if status, body, err := ask(&forged, nil); err != nil || status != 200 || !strings.Contains(body, `"id":"ann"`) {
-		t.Errorf("after the authority was replaced: %d %s, %v", status, body, err)
+}
+
+// TestHTTPCertificatesAreExchanged: while the door serves, and as a whole.
+func TestHTTPCertificatesAreExchanged(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	dir := t.TempDir()
+	a, certs, stop := certified(t, ca, dir)
+	defer stop()
+	ann, theirs, before := ca.client("ann"), other.client("ann"), certs.Digest()
+	must(t, os.WriteFile(filepath.Join(dir, "ca.pem"), []byte("nothing"), 0o600))
+	if err := certs.Reload(); err == nil || certs.Digest() != before {
+		t.Errorf("no authority: %v", err)
+	}
+	if status, _, err := a.ask(&ann, nil); err != nil || status != 200 {
+		t.Errorf("after files that were refused: %d, %v", status, err)
+	}
+	other.files(dir)
+	must(t, os.Chmod(filepath.Join(dir, "key.pem"), 0o644))
+	if err := certs.Reload(); err == nil || certs.Digest() != before {
+		t.Errorf("a key that everybody can read: %v", err)
+	}
+	must(t, os.Chmod(filepath.Join(dir, "key.pem"), 0o600))
+	must(t, certs.Reload())
+	if _, _, err := a.ask(&ann, nil); err == nil {
+		t.Error("the authority was replaced, and the certificate of the one before is taken for the door's")
+	}
+	a.roots.AddCert(other.cert)
+	if status, body, err := a.ask(&ann, nil); err == nil {
+		t.Errorf("a client of the authority before: %d %s", status, body)
+	}
+	if status, body, err := a.ask(&theirs, nil); err != nil || status != 200 || !strings.Contains(body, `"id":"ann"`) {
+		t.Errorf("a client of the authority now: %d %s, %v", status, body, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/keys"
+	"github.com/sluice-run/sluice/policy/access"
 	"github.com/sluice-run/sluice/projections/readstore"
 )
 
@@ -29,8 +30,12 @@ type fuzzed struct {
 	store   *readstore.Store
 	dir     string
 	handler http.Handler
+	open    http.Handler           // where everybody is believed
+	ways    *http.ServeMux         // finds the route of a request
+	verbs   map[string]access.Verb // of each route
 	policy  *policyTrial
 	sent    int
+	pattern string // of the last request's route; "": none
 }
 
 func newFuzzed(tb testing.TB, ctx context.Context) *fuzzed {
@@ -58,7 +63,14 @@ func newFuzzed(tb testing.TB, ctx context.Context) *fuzzed {
 	})
 	a.failures.proxy = true // one address sends it all
 	a.Close()
-	d.handler = a.Handler()
+	b := NewAPI(APIConfig{Desk: d.desk, Store: d.store, Policy: d.policy})
+	b.Close()
+	d.open = b.Handler()
+	d.handler, d.ways, d.verbs = a.Handler(), http.NewServeMux(), make(map[string]access.Verb)
+	for _, rt := range a.routes() {
+		d.ways.Handle(rt.pattern, http.NotFoundHandler())
+		d.verbs[rt.pattern] = rt.verb
+	}
 	for _, id := range []string{"sub", "sub2"} {
 		if got := d.send(ctx, id, "POST", "/v1/turns", "Content-Type: application/json", `{"trace":"tr","turn":"`+id+`","can_ask":true,"calls":[{"tool":"echo","args":{"v":1}}]}`); got == nil || got.Code != 202 {
 			tb.Fatalf("%+v", got)
@@ -86,7 +98,10 @@ func (d *fuzzed) send(ctx context.Context, id, method, target, headers, body str
 			b.WriteString(strings.TrimRight(line, "\r\n") + "\r\n")
 		}
 	}
-	if id != "" {
+	handler := d.handler
+	if id == believed {
+		handler = d.open
+	} else if id != "" {
 		b.WriteString("Authorization: Bearer " + tokenOf(id) + "\r\n")
 	}
 	b.WriteString("\r\n" + body)
@@ -95,10 +110,21 @@ func (d *fuzzed) send(ctx context.Context, id, method, target, headers, body str
 		return nil
 	}
 	r.RemoteAddr = "127.0.0.1:1"
+	_, d.pattern = d.ways.Handler(r)
 	w := httptest.NewRecorder()
-	d.handler.ServeHTTP(w, r.WithContext(ctx))
+	handler.ServeHTTP(w, r.WithContext(ctx))
 	d.sent++
 	return w
+}
+
+// who is the identity of somebody of everyone.
+func (d *fuzzed) who(id string) access.Identity {
+	for _, p := range everyone() {
+		if p.ID == id {
+			return access.Identity{Principal: events.Principal{ID: id, Kind: p.Kind}, Roles: p.Roles}
+		}
+	}
+	return access.Identity{}
 }
 
 // head is the last sequence of the log.
@@ -151,6 +177,10 @@ func checkAnswer(t *testing.T, w *httptest.ResponseRecorder) {
 // checkEffects sees that nothing was done by whoever may not do it.
 func (d *fuzzed) checkEffects(t *testing.T, id, target string, w *httptest.ResponseRecorder, before uint64) {
 	t.Helper()
+	if id == believed {
+		d.policy.by = nil
+		return
+	}
 	mayWrite := map[string]bool{"sub": true, "sub2": true, "app": true, "ope": true, "adm": true}
 	after := d.head(t, t.Context())
 	if after != before && (!mayWrite[id] || w.Code >= 400 && w.Code != 503) {
@@ -158,6 +188,9 @@ func (d *fuzzed) checkEffects(t *testing.T, id, target string, w *httptest.Respo
 	}
 	if id == "" && w.Code < 400 && !strings.HasPrefix(target, "/healthz") {
 		t.Errorf("nobody was served: %d %.300s", w.Code, w.Body)
+	}
+	if verb := d.verbs[d.pattern]; id != "" && verb != "" && w.Code < 400 && access.May(d.who(id), verb) != nil {
+		t.Errorf("%q went %s: %d %.300s", id, d.pattern, w.Code, w.Body)
 	}
 	for _, by := range d.policy.by {
 		if by.ID != "ope" && by.ID != "adm" {
@@ -200,6 +233,9 @@ func (d *fuzzed) checkWritten(t *testing.T, id string, seq uint64) {
 
 var errOneRead = errors.New("seen")
 
+// believed comes in where nobody is asked.
+const believed = "believed"
+
 // renewed is how much is sent to one door: what it remembers shall not make it slow.
 const renewed = 3000
 
@@ -216,7 +252,7 @@ func FuzzHTTP(f *testing.F) {
 		}
 		stop()
 	})
-	ids := []string{"", "sub", "sub2", "obs", "app", "ope", "adm"}
+	ids := []string{"", "sub", "sub2", "obs", "app", "ope", "adm", believed}
 	f.Fuzz(func(t *testing.T, as uint8, method, target, headers, body string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -262,7 +298,7 @@ func seedHTTP(f *testing.F) {
 		"/v1/turns/tr/sub;x=1", "/v1/turns/tr/sub?a;b", "/v1/turns/tr/sub?%zz", "http://localhost/v1/turns/tr/sub", "*", "/%", "/v1\\turns", "/v1/traces?text=" + strings.Repeat("%22", 500),
 		"/v1/events?from=start&follow=false", "/v1/events?from=99999999.99999999999999999999.1", "/v1/breakers/%c3%28/reset", "/v1/turns/tr/sub/calls/99999999999999999999/cancel", "/v1/turns/tr/sub/calls/-1/cancel",
 	} {
-		for as := range uint8(7) {
+		for as := range uint8(8) {
 			f.Add(as, "GET", target, "", "")
 			f.Add(as, "POST", target, media, `{}`)
 		}

@@ -222,7 +222,8 @@ func (f *failures) count(remote string, now time.Time) (first bool, wait time.Du
 	return first, wait
 }
 
-// forget makes room for an address: of those that may fail again, else of any.
+// forget makes room for addresses once there are too many: of those that may fail as
+// often as at first, and of others until a quarter is free, so that it is seldom done.
 func (f *failures) forget(now time.Time) {
 	if len(f.of) < maxAddresses {
 		return
@@ -233,7 +234,7 @@ func (f *failures) forget(now time.Time) {
 		}
 	}
 	for p := range f.of {
-		if len(f.of) < maxAddresses {
+		if len(f.of) <= maxAddresses*3/4 {
 			return
 		}
 		delete(f.of, p)

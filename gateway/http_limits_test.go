@@ -200,7 +200,7 @@ func TestHTTPSlowSenders(t *testing.T) {
 	desk, _ := newDesk(t)
 	a := NewAPI(APIConfig{Desk: desk, Keys: func() *keys.Ring { return ringOf(t, everyone()...) }})
 	s := a.server()
-	if s.ReadHeaderTimeout != headerLimit || s.IdleTimeout <= 0 || s.MaxHeaderBytes != maxHeaders {
+	if s.ReadHeaderTimeout != headerLimit || s.IdleTimeout <= 0 || s.MaxHeaderBytes != maxHeaders || s.HTTP2.MaxConcurrentStreams <= 0 || s.HTTP2.WriteByteTimeout <= 0 {
 		t.Errorf("%+v", s)
 	}
 	base, stop := serving(t, APIConfig{Desk: desk, Keys: func() *keys.Ring { return ringOf(t, everyone()...) }})
@@ -230,5 +230,65 @@ func TestHTTPSlowSenders(t *testing.T) {
 				t.Errorf("%d", resp.StatusCode)
 			}
 		})
+	}
+}
+
+// timed is an answer's writer that notes the deadlines of its connection.
+type timed struct {
+	*httptest.ResponseRecorder
+	read, write []time.Time
+}
+
+func (w *timed) SetReadDeadline(at time.Time) error {
+	w.read = append(w.read, at)
+	return nil
+}
+
+func (w *timed) SetWriteDeadline(at time.Time) error {
+	w.write = append(w.write, at)
+	return nil
+}
+
+// TestHTTPEveryPhaseHasItsEnd: a body that does not come, also one that nobody reads, and an
+// answer that nobody takes.
+func TestHTTPEveryPhaseHasItsEnd(t *testing.T) {
+	d := newGuarded(t, func(c *APIConfig) { c.Open = []string{"/metrics"} })
+	for name, c := range map[string]struct {
+		method, path, body, id string
+		status, reads          int // how often the reading deadline is set; its last is none where the body was read
+	}{
+		"a body that is read":        {"POST", "/v1/turns", `{"calls":[{"tool":"echo"}]}`, "sub", 202, 3},
+		"a body of nobody":           {"POST", "/v1/turns", `{"calls":[{"tool":"echo"}]}`, "", 401, 1},
+		"a body of somebody else's":  {"POST", "/v1/turns", `{"calls":[{"tool":"echo"}]}`, "obs", 403, 1},
+		"a body where there is none": {"GET", "/healthz", "{}", "", 400, 1},
+		"no body":                    {"GET", "/v1/tools", "", "sub", 200, 0},
+		"metrics":                    {"GET", "/metrics", "", "", 200, 0},
+		"a blob that is not there":   {"GET", "/v1/blobs/sha256:" + strings.Repeat("0", 64), "", "obs", 404, 0},
+		"events":                     {"GET", "/v1/events?follow=false&from=start", "", "obs", 200, 0},
+	} {
+		var body io.Reader
+		if c.body != "" {
+			body = strings.NewReader(c.body)
+		}
+		r := request(t, c.method, "http://localhost"+c.path, body)
+		if c.id != "" {
+			r.Header.Set("Authorization", "Bearer "+tokenOf(c.id))
+		}
+		w := &timed{ResponseRecorder: httptest.NewRecorder()}
+		before := time.Now()
+		d.api.Handler().ServeHTTP(w, r)
+		after := time.Now()
+		if w.Code != c.status || len(w.read) != c.reads {
+			t.Errorf("%s: %d, reading until %v", name, w.Code, w.read)
+			continue
+		}
+		for i, at := range w.read {
+			if last := i == 2; last != at.IsZero() || !last && (at.Before(before.Add(bodyLimit)) || at.After(after.Add(bodyLimit))) {
+				t.Errorf("%s: reading until %v", name, w.read)
+			}
+		}
+		if n := len(w.write); n < 2 || !w.write[0].IsZero() || w.write[n-1].Before(before.Add(writeLimit)) || w.write[n-1].After(after.Add(writeLimit)) {
+			t.Errorf("%s: writing until %v", name, w.write)
+		}
 	}
 }

@@ -55,6 +55,7 @@ var verdicts = []struct {
 }{
 	{access.ErrRole, http.StatusForbidden, "role", "You may not do that", "ask whoever keeps the file of --http-auth for that role; GET /v1/whoami tells what you may"},
 	{access.ErrName, http.StatusForbidden, "other-name", "Nobody acts in another's name here", "leave the principal out of the body: you are known"},
+	{access.ErrPlace, http.StatusForbidden, "workspace", "Your turns do not run there", "name one of your workspaces, or none for the first of them"},
 	{bus.ErrTooLarge, http.StatusRequestEntityTooLarge, "too-large", "The submission is too large", "send less in one turn: 1 MiB of arguments a call, 8 MiB a turn"},
 	{lifecycle.ErrSubmission, http.StatusUnprocessableEntity, "submission-refused", "The submission is refused", "mend the field that the detail names, and submit again"},
 	{lifecycle.ErrWords, http.StatusRequestEntityTooLarge, "too-long", "Somebody says too much", "say it shorter"},

@@ -36,6 +36,9 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if o.Turn.Principal, err = a.submits(r, o.Said); err != nil {
 		return err
 	}
+	if o.Turn.Workspace, err = who(r).Works(o.Turn.Workspace); err != nil {
+		return err
+	}
 	if err := a.desk.mayUndo(r.Context(), who(r), o.Turn); err != nil {
 		return err
 	}

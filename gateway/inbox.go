@@ -26,6 +26,7 @@ func (d *Desk) Inbox(ctx context.Context) ([]projections.Pending, error) {
 	in := &d.inbox
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	var unreadable *bus.Unreadable
 	for {
 		if in.at == (events.Position{}) {
 			in.state = projections.Inbox.Init()
@@ -40,6 +41,10 @@ func (d *Desk) Inbox(ctx context.Context) ([]projections.Pending, error) {
 		switch {
 		case errors.Is(err, bus.ErrRewound) && in.at != (events.Position{}):
 			in.at = events.Position{} // what was folded is not in the log any more
+			continue
+		case errors.As(err, &unreadable): // its turn is not one that this release can show
+			d.log.Warn("a commit cannot be read, and what it may have asked is not in the inbox", "seq", unreadable.Seq, "err", err)
+			in.at = events.Position{Generation: d.bus.Generation(), Seq: unreadable.Seq + 1}
 			continue
 		case err != nil:
 			return nil, err

@@ -23,7 +23,11 @@ type NATSDoorConfig struct {
 	Doors bus.Doors
 	// Who is the identity of a user, by the name in the request's subject; false: there
 	// is no such user. Its answer may change at any time.
-	Who     func(user string) (access.Identity, bool)
+	Who func(user string) (access.Identity, bool)
+	// Known says whether an id is somebody's whom another door knows, and whose name no
+	// child of a user can have; nil: there is no other. Users of Who need not be among
+	// them.
+	Known   func(id string) bool
 	ID      string // of this node, among those who serve: A-Z a-z 0-9 _ -
 	Version string // of the program, for who looks; "" or no semantic version means 0.0.0
 	// Tools is the list of tools as a provider's API takes it; nil: there is none to show.
@@ -39,6 +43,7 @@ type NATSDoor struct {
 	desk    *Desk
 	doors   bus.Doors
 	who     func(string) (access.Identity, bool)
+	other   func(string) bool
 	id      string
 	version string
 	tools   func(context.Context, string) (json.RawMessage, error)
@@ -62,7 +67,7 @@ const (
 // NewNATSDoor makes the door. It starts nothing: see Serve.
 func NewNATSDoor(c NATSDoorConfig) *NATSDoor {
 	d := &NATSDoor{
-		desk: c.Desk, doors: c.Doors, who: c.Who, id: c.ID, version: c.Version, tools: c.Tools, log: c.Log,
+		desk: c.Desk, doors: c.Doors, who: c.Who, other: c.Known, id: c.ID, version: c.Version, tools: c.Tools, log: c.Log,
 		waits: make(chan struct{}, natsWaits), busy: make(map[string]int), verbs: make(map[string]natsVerb),
 	}
 	if d.log == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -168,7 +169,7 @@ func TestNATSNamesWhoActs(t *testing.T) {
 		t.Errorf("cancelled by %+v, %v", v.Turn.Call(0).Cancel, err)
 	}
 	for said, want := range map[string]string{
-		``: `{"id":"sub","kind":"agent"}`, `,"principal":"sub"`: `{"id":"sub","kind":"agent"}`, `,"principal":"child"`: `{"id":"child","parents":["sub"]}`,
+		``: `{"id":"sub","kind":"agent"}`, `,"principal":"sub"`: `{"id":"sub","kind":"agent"}`, `,"principal":"child"`: `{"id":"child","kind":"agent","parents":["sub"]}`,
 		`,"principal":"sub2"`: "", `,"principal":{"id":"sub","kind":"person"}`: "", `,"principal":{"id":"x","parents":["adm","sub","more"]}`: "",
 		`,"principal":{"id":"x","parents":["adm"]}`: "",
 	} {
@@ -194,7 +195,7 @@ func TestNATSOwnOnly(t *testing.T) {
 	d.asking("sub", "one")
 	d.asking("sub2", "two")
 	d.want(202, "", "sub", "submit", `{"trace":"tr","turn":"kid","principal":"kid","calls":[{"tool":"echo"}]}`)
-	d.want(200, `"principal":{"id":"kid","parents":["sub"]}`, "sub", "turn", `{"trace":"tr","turn":"kid"}`)
+	d.want(200, `"principal":{"id":"kid","kind":"agent","parents":["sub"]}`, "sub", "turn", `{"trace":"tr","turn":"kid"}`)
 	for _, verb := range []string{"turn", "messages", "events", "cancel"} {
 		d.want(403, "urn:sluice:problem:role", "sub", verb, `{"trace":"tr","turn":"two"}`)
 		d.want(403, "urn:sluice:problem:role", "sub2", verb, `{"trace":"tr","turn":"kid"}`)
@@ -416,4 +417,34 @@ func FuzzNATS(f *testing.F) {
 			t.Fatalf("%q %q %q was answered %d, and the log is at %s", user, verb, body, a.Status, head)
 		}
 	})
+}
+
+// TestNATSIsDocumented: the page has a row for each verb, with what each role may.
+func TestNATSIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/access-nats.md")
+	must(t, err)
+	roles := []access.Role{access.Submitter, access.Observer, access.Approver, access.Operator, access.Admin}
+	for _, v := range (&NATSDoor{}).table() {
+		var row string
+		for line := range strings.Lines(string(page)) {
+			if strings.HasPrefix(line, "| `"+v.name+"` |") {
+				row = strings.TrimSpace(line)
+			}
+		}
+		var want strings.Builder
+		for _, r := range roles {
+			reach := r.Reach(v.needs).String()
+			switch {
+			case v.needs == "":
+				reach = "yes"
+			case reach == access.None.String():
+				reach = ""
+			}
+			fmt.Fprintf(&want, " %s |", reach)
+		}
+		plain := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+		if !strings.HasSuffix(plain(row), plain(want.String())) {
+			t.Errorf("the row of %s is %q, and its roles are%s", v.name, row, want.String())
+		}
+	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/sluice-run/sluice/policy/access"
 )
 
-// known says whether somebody else is a user of this door: no child can have that name.
+// known says whether somebody else is known at a door: no child can have that name.
 func (d *NATSDoor) known(id string) bool {
 	_, ok := d.who(id)
-	return ok
+	return ok || d.other != nil && d.other(id)
 }
 
 // submit is what POST /v1/turns is. Where too many wait for the end of a turn, the
@@ -23,6 +23,9 @@ func (d *NATSDoor) submit(ctx context.Context, r natsRequest) (int, any, error) 
 		return 0, nil, err
 	}
 	if o.Turn.Principal, err = r.who.Submits(o.Said, d.known); err != nil {
+		return 0, nil, err
+	}
+	if err := d.desk.mayUndo(ctx, r.who, o.Turn); err != nil {
 		return 0, nil, err
 	}
 	if o.Turn.Traceparent == "" && traceparent(r.parent) {

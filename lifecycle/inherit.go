@@ -130,7 +130,7 @@ func (h *heritage) yes(call events.CallKey, e *events.Approved) {
 	}
 	y := events.SessionYes{
 		Tool: a.tool, Hash: e.Hash, ToolVersion: a.is.ToolVersion, Policy: a.is.Policy, Policies: a.is.Policies, Principal: s.Principal,
-		Workspace: s.Workspace, Placement: s.Placement, Files: bound(a.is), By: e.By, From: call.String(),
+		Workspace: s.Workspace, Placement: s.Placement, Operands: a.is.Operands, Base: a.is.Base(), By: e.By, From: call.String(),
 	}
 	h.session = slices.DeleteFunc(h.session, func(o events.SessionYes) bool {
 		return o.Tool == y.Tool && o.Hash == y.Hash && o.ToolVersion == y.ToolVersion && o.Policy == y.Policy && slices.Equal(o.Policies, y.Policies) && sameAsker(&o, s)

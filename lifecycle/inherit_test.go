@@ -47,7 +47,7 @@ func TestInherit(t *testing.T) {
 		earlier("9", sawFile("b", "its own")),
 	})
 	left := func(from, policy string) events.SessionYes {
-		return events.SessionYes{Tool: "deploy", Hash: "h1", Policy: policy, Principal: agent, Workspace: "/w", From: from, Files: []events.Seen{{Path: "s"}, {Path: "b"}}}
+		return events.SessionYes{Tool: "deploy", Hash: "h1", Policy: policy, Principal: agent, Workspace: "/w", From: from, Operands: []events.Seen{{Path: "s"}}, Base: []events.Seen{{Path: "b"}}}
 	}
 	want := events.Inherited{
 		Session: []events.SessionYes{left("t/2/0", "p1"), left("t/2/0", "p2")},

@@ -132,7 +132,7 @@ func (d *decider) begin(c Begin) error {
 	}
 	d.emit(c.Call, &events.Started{
 		Attempt: call.Attempt + 1, Owner: d.t.Owner, Deadline: d.attemptDeadline(c.Wall), Hash: c.Verdict.Hash,
-		Key: c.Verdict.Key, Locks: c.Locks, Expect: c.Expect, Breaker: c.Breaker, Containment: c.Containment,
+		Key: c.Verdict.Key, Locks: c.Locks, Expect: c.Expect, Breaker: c.Breaker, Containment: c.Containment, Judged: c.Verdict.Judged,
 	})
 	return nil
 }

@@ -173,12 +173,22 @@ func (d *decider) reject(c Reject) error {
 	return nil
 }
 
+// Shown are the files that an approval holds for, as they were when it was asked for.
+type Shown struct {
+	Operands []events.Seen // that the call would run
+	Base     []events.Seen // that its preview was made from
+}
+
+func (s Shown) same(o Shown) bool {
+	return sameFiles(s.Operands, o.Operands) && sameFiles(s.Base, o.Base)
+}
+
 // approvedFor says whether somebody has already said yes to exactly this call: here, as
-// it was asked about, or for the session in an earlier turn of the trace. files are what
-// the call would run, and then what its preview was made from, as they are now; with
-// looked false nobody has looked, and the lock gate compares them instead.
-func (d *decider) approvedFor(call *Call, v events.Verdict, files []events.Seen, looked bool) bool {
-	if a := call.Approved; a != nil && a.Hash == v.Hash && asked(call.Asked, v) && (!looked || sameFiles(bound(call.Asked), files)) {
+// it was asked about, or for the session in an earlier turn of the trace. now are the
+// files as they are; with looked false nobody has looked, and the lock gate compares
+// them instead.
+func (d *decider) approvedFor(call *Call, v events.Verdict, now Shown, looked bool) bool {
+	if a := call.Approved; a != nil && a.Hash == v.Hash && asked(call.Asked, v) && (!looked || bound(call.Asked).same(now)) {
 		return true
 	}
 	if d.t.Planned == nil {
@@ -188,7 +198,7 @@ func (d *decider) approvedFor(call *Call, v events.Verdict, files []events.Seen,
 		return true // recorded by a release that bound it to no more
 	}
 	y := d.t.sessionYes(call, v)
-	return y != nil && (!looked || sameFiles(y.Files, files))
+	return y != nil && (!looked || Shown{y.Operands, y.Base}.same(now))
 }
 
 // asked says whether what was asked about is the tool and the policy of now.
@@ -217,24 +227,21 @@ func (t Turn) sessionYes(call *Call, v events.Verdict) *events.SessionYes {
 	return nil
 }
 
-// Bound are the files that the call's approval holds for, as they were shown: those of
-// its own, or of the one for the session that lets it through. ok is false where nobody
-// was asked.
-func Bound(t Turn, call *Call) (files []events.Seen, ok bool) {
+// Bound are the files that the call's approval holds for: its own, or the one for the
+// session that lets it through. ok is false where nobody was asked.
+func Bound(t Turn, call *Call) (files Shown, ok bool) {
 	switch {
 	case call.Asked != nil:
 		return bound(call.Asked), true
 	case call.Verdict != nil:
 		if y := t.sessionYes(call, *call.Verdict); y != nil {
-			return y.Files, true
+			return Shown{y.Operands, y.Base}, true
 		}
 	}
-	return nil, false
+	return Shown{}, false
 }
 
-func bound(a *events.ApprovalRequested) []events.Seen {
-	return slices.Concat(a.Operands, a.Base())
-}
+func bound(a *events.ApprovalRequested) Shown { return Shown{a.Operands, a.Base()} }
 
 func sameFiles(a, b []events.Seen) bool {
 	return slices.EqualFunc(a, b, func(x, y events.Seen) bool { return x.Path == y.Path && x.Digest == y.Digest })

@@ -21,7 +21,7 @@ var (
 func yesBefore(hash string) events.SessionYes {
 	return events.SessionYes{
 		Tool: "bash", Hash: hash, ToolVersion: "1", Policy: "p1", Principal: events.Principal{ID: "bot", Parents: []string{"ann"}},
-		Workspace: "/w", Files: []events.Seen{script, base}, By: person, From: "t/0/0",
+		Workspace: "/w", Operands: []events.Seen{script}, Base: []events.Seen{base}, By: person, From: "t/0/0",
 	}
 }
 
@@ -82,7 +82,7 @@ func TestASessionYesIsForExactlyThatCall(t *testing.T) {
 			if got := w.turn.Calls[0].Phase; got != want {
 				t.Errorf("the call is %s, want %s", got, want)
 			}
-			if files, ok := lifecycle.Bound(w.turn, w.turn.Calls[0]); want == lifecycle.PhaseAuthorized && (!ok || len(files) != 2) {
+			if files, ok := lifecycle.Bound(w.turn, w.turn.Calls[0]); want == lifecycle.PhaseAuthorized && (!ok || len(files.Operands) != 1 || len(files.Base) != 1) {
 				t.Errorf("it is bound to %v, %t", files, ok)
 			}
 			for _, v := range lifecycle.Laws(w.log) {

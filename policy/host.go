@@ -47,7 +47,7 @@ func (hr hostRule) judge(r Request) Finding {
 
 // urlName reports whether an argument of this name holds a URL.
 func urlName(name string) bool {
-	n := strings.ToLower(name)
+	n := strings.ToLower(name[max(0, len(name)-16):]) // names may be long, and above many values
 	for _, end := range []string{"url", "urls", "uri", "uris", "href", "endpoint"} {
 		if strings.HasSuffix(n, end) {
 			return true

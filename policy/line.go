@@ -70,7 +70,7 @@ type shellLineOf struct{ text, path string }
 // shellText finds the shell lines of a call that executes: in its arguments, whatever
 // the case of their names and however deep they stand, or else in its parsed operation.
 func shellText(r Request) (lines []shellLineOf, ok bool) {
-	if r.Op.Class != events.OpExecute {
+	if r.Op.Class != events.OpExecute || r.lineless {
 		return nil, false
 	}
 	if namesLine(r.Args, executing) {
@@ -108,7 +108,7 @@ var (
 		"sh": {}, "exec": {}, "argv": {},
 	}
 	executing = func() vocabulary {
-		v := vocabulary{"code": {}, "program": {}, "executable": {}, "binary": {}, "run": {}, "execute": {}, "scripts": {}, "powershell": {}, "python": {}}
+		v := vocabulary{"code": {}, "program": {}, "executable": {}, "binary": {}, "run": {}, "execute": {}, "scripts": {}, "powershell": {}, "python": {}, "input": {}}
 		for name, is := range plainly {
 			v[name] = is
 		}
@@ -180,6 +180,9 @@ func walkLines(raw json.RawMessage, path string, depth int, v vocabulary, out *[
 	for _, m := range all {
 		at := path + "/" + escapePointer(m.name)
 		always, named := v.of(m.name)
+		if strings.EqualFold(m.name, "input") && (depth > 0 || len(all) > 1) {
+			named = false // it is a line only where it is all that there is
+		}
 		if !named {
 			walkLines(m.value, at, depth+1, v, out)
 			continue

@@ -40,6 +40,8 @@ type Request struct {
 	// it is not known: then a policy that looks at the time denies.
 	Time    time.Time
 	Session Session
+
+	lineless bool // its shell line is judged elsewhere: see Readings
 }
 
 // Session is where a call belongs. Every part may be "": then it is not known.

@@ -1,9 +1,7 @@
 package policy
 
 import (
-	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/policy/shell"
@@ -47,28 +45,30 @@ func Readings(r Request) []Request {
 	beside := r
 	beside.Op.Paths, beside.Op.Hosts = besideLines(r, lines)
 	if len(beside.Op.Paths) > 0 || len(beside.Op.Hosts) > 0 {
-		beside.Args, beside.Op.Commands = json.RawMessage("{}"), nil
+		beside.lineless = true
 		out = append(out, beside)
 	}
 	return out
 }
 
-// besideLines are the paths and hosts of an operation that its shell lines do not name.
+// besideLines are the hosts, and the paths that leave the workspace, of an operation that
+// its shell lines do not name. Paths inside are judged with the line.
 func besideLines(r Request, lines []shellLineOf) (paths, hosts []string) {
-	said := func(text string) bool {
-		return text == "" || slices.ContainsFunc(lines, func(l shellLineOf) bool { return strings.Contains(l.text, text) })
+	for _, p := range r.Op.Paths {
+		if p != "" && CheckPath(inside(r.Workspace, p)) != nil {
+			paths = append(paths, p)
+		}
 	}
-	paths, hosts = slices.DeleteFunc(slices.Clone(r.Op.Paths), said), slices.DeleteFunc(slices.Clone(r.Op.Hosts), said)
-	if len(paths) == 0 && len(hosts) == 0 {
+	if len(paths) == 0 && len(r.Op.Hosts) == 0 {
 		return nil, nil
 	}
-	var names, reached []string // as the shell reads them: quoted, or cleaned
+	var named, reached []string
 	for _, l := range lines {
 		a := shell.Scope{Workspace: cleanWorkspace(r.Workspace), Network: r.Network}.Classify(l.text)
-		names, reached = slices.Concat(names, a.Paths, a.Names), append(reached, a.Hosts...)
+		named, reached = slices.Concat(named, a.Paths, a.Names), append(reached, a.Hosts...)
 	}
-	paths = slices.DeleteFunc(paths, func(p string) bool { return slices.Contains(names, p) })
-	hosts = slices.DeleteFunc(hosts, func(h string) bool { return slices.Contains(reached, h) })
+	paths = slices.DeleteFunc(paths, func(p string) bool { return slices.Contains(named, p) })
+	hosts = slices.DeleteFunc(slices.Clone(r.Op.Hosts), func(h string) bool { return slices.Contains(reached, h) })
 	return paths, hosts
 }
 

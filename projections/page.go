@@ -112,7 +112,11 @@ func (p Page) text(w Whole) string {
 // Brief is the page in a few lines, for a list: what is asked is whole there, too.
 func (p Page) Brief() string {
 	t := &pageText{}
-	t.line("%s  %s by %s, %s", p.ID, events.Visible(p.Tool), who(p.Principal), p.standing())
+	id := p.ID
+	if p.Asking <= 1 {
+		id = p.Call.String() // which names it, too
+	}
+	t.line("%s  %s by %s, %s", id, events.Visible(p.Tool), who(p.Principal), p.standing())
 	t.line("  why      %s", events.Visible(p.Why))
 	t.line("  hash     %s", p.Hash)
 	t.line("  expires  %s", stamp(p.Expires))

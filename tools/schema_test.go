@@ -237,6 +237,12 @@ func FuzzValidate(f *testing.F) {
 		{`{"type":"object","properties":{"a":{"$ref":"#"}},"anyOf":[{"$ref":"#/properties/a"}]}`, `{"a":{"a":{}}}`},
 		{`{"type":"object","patternProperties":{"^x":{"uniqueItems":true}}}`, `{"x":[1,1.0,"1"]}`},
 		{`{"type":"object","required":["a"],"dependentRequired":{"a":["b"]},"unevaluatedProperties":false}`, `{"a":"\ud800"}`},
+		{`{"type":"object","properties":{"v":{"prefixItems":[{"const":1}],"items":{"enum":[1,"a",[null]]},"contains":{"type":"string"},"minContains":2,"unevaluatedItems":false}}}`, `{"v":[1,"a",[null],"b"]}`},
+		{`{"type":"object","propertyNames":{"pattern":"^(a|b){2}$"},"dependentSchemas":{"ab":{"required":["ba"]}},"additionalProperties":{"multipleOf":0.5}}`, `{"ab":1.25,"xx":1}`},
+		{`{"type":"object","if":{"required":["a"]},"then":{"not":{"$ref":"#/$defs/x"}},"else":{"oneOf":[{"$ref":"#/$defs/x"},true]},"$defs":{"x":{"$anchor":"y","maxProperties":1}}}`, `{"a":1}`},
+		{`{"$schema":"http://json-schema.org/draft-04/schema#","id":"http://x/y","type":"object","properties":{"v":{"items":[{"$ref":"#/definitions/d"}],"additionalItems":false}},"definitions":{"d":{"format":"ipv6","uniqueItems":true}}}`, `{"v":["::1",2]}`},
+		{`{"type":"object","$id":"http://x/y","properties":{"v":{"$ref":"z"}},"$defs":{"z":{"$id":"http://x/z","allOf":[{"$ref":"#"}]}}}`, `{"v":0}`},
+		{`{"$schema":"https://json-schema.org/draft/2019-09/schema","type":"object","unevaluatedProperties":{"type":"null"},"anyOf":[{"properties":{"a":true}},{"properties":{"b":false}}]}`, `{"a":1,"b":2,"c":null}`},
 	} {
 		f.Add(seed[0], seed[1])
 	}

@@ -69,6 +69,8 @@ type porch struct {
 	slots chan struct{}
 	told  *told
 
+	sparing sparing
+
 	mu     sync.Mutex // of closed, so that nothing begins once shut waits
 	closed bool
 	wg     sync.WaitGroup
@@ -100,8 +102,10 @@ func (p *porch) shut() {
 func (p *porch) hear(m *nats.Msg) {
 	user, verb, err := bus.ParseDoorSubject(m.Subject)
 	if err != nil || !bus.InInbox(m.Reply, bus.InboxOf(user)) {
-		p.log.Warn("door: a request was dropped, whose answer would not reach its user's own inbox: give the client the inbox prefix "+
-			bus.InboxPrefix+"<user>", "subject", clip([]byte(m.Subject)), "reply", clip([]byte(m.Reply)))
+		if p.sparing.may(p.log) {
+			p.log.Warn("door: a request was dropped, whose answer would not reach its user's own inbox: give the client the inbox prefix "+
+				bus.InboxPrefix+"<user>", "subject", clip([]byte(m.Subject)), "reply", clip([]byte(m.Reply)))
+		}
 		return
 	}
 	select {

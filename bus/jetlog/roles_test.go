@@ -102,9 +102,14 @@ type client struct {
 
 func connectAs(t *testing.T, url, user string, o ...nats.Option) *client {
 	t.Helper()
+	return connectWith(t, url, user, user, o...)
+}
+
+func connectWith(t *testing.T, url, user, password string, o ...nats.Option) *client {
+	t.Helper()
 	c := &client{t: t, refused: make(chan string, 64)}
 	o = append([]nats.Option{
-		nats.UserInfo(user, user), nats.CustomInboxPrefix(strings.TrimSuffix(bus.InboxOf(user), ".")), nats.NoReconnect(),
+		nats.UserInfo(user, password), nats.CustomInboxPrefix(strings.TrimSuffix(bus.InboxOf(user), ".")), nats.NoReconnect(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.refused <- err.Error() }),
 	}, o...)
 	nc, err := nats.Connect(url, o...)

@@ -20,20 +20,25 @@ type serverLog struct {
 	lose  func()                 // called where the server says that it cannot write; nil: nobody asks
 	fatal atomic.Pointer[string] // the first one
 
-	mu    sync.Mutex // of what follows: how much was said of clients
-	since time.Time
-	said  int
-	left  int
+	clients sparing // what is said of clients
 }
 
 // ofClient are the lines that the server says of one connection. They hold what its other
 // side has chosen, such as its name.
 var ofClient = regexp.MustCompile(`^\S+ - [a-z]id(_ws)?:\d+ - `)
 
-// Bounds of what is said of clients: who is refused can ask without end.
+// sparing bounds what is logged of clients: who is refused can ask without end.
+type sparing struct {
+	mu    sync.Mutex
+	since time.Time
+	said  int
+	left  int
+}
+
+// So many lines in so long a time.
 const (
-	clientLines = 20
-	clientSpan  = 10 * time.Second
+	sparingLines = 20
+	sparingSpan  = 10 * time.Second
 )
 
 func (l *serverLog) say(level slog.Level, format string, v []any) {
@@ -50,27 +55,26 @@ func (l *serverLog) complain(level slog.Level, format string, v []any) {
 		l.listen(text)
 		return
 	}
-	if say, left := l.mayTell(time.Now()); say {
-		if left > 0 {
-			l.log.Warn("nats server: lines about clients were left out", "lines", left)
-		}
+	if l.clients.may(l.log) {
 		l.say(slog.LevelWarn, "%s", []any{text})
 	}
 }
 
-// mayTell says whether another line about a client is passed on, and how many were not
-// before.
-func (l *serverLog) mayTell(now time.Time) (say bool, left int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now.Sub(l.since) > clientSpan {
-		l.since, l.said, left, l.left = now, 0, l.left, 0
+// may says whether another line is logged, and logs how many were not.
+func (s *sparing) may(log *slog.Logger) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.since) > sparingSpan {
+		if s.left > 0 {
+			log.Warn("lines about clients of NATS were left out", "lines", s.left)
+		}
+		s.since, s.said, s.left = now, 0, 0
 	}
-	if l.said++; l.said > clientLines {
-		l.left++
-		return false, 0
+	if s.said++; s.said > sparingLines {
+		s.left++
+		return false
 	}
-	return true, left
+	return true
 }
 
 // The methods of the server's logger.

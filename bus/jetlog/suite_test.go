@@ -37,7 +37,8 @@ func TestSuiteAlone(t *testing.T) {
 func TestSuiteCluster(t *testing.T) {
 	t.Parallel()
 	log := newSpy()
-	c := jettest.StartClusterWith(t, server.Options{Users: []*server.User{nodeUser(), rootUser()}})
+	ann := &server.User{Username: "ann", Password: "pw", Permissions: permissionsOf(jetlog.User{Name: "ann"})}
+	c := jettest.StartClusterWith(t, server.Options{Users: []*server.User{nodeUser(), rootUser(), ann}})
 	for _, n := range c.Nodes {
 		n.NATS().SetLoggerV2(log, false, true, false)
 	}
@@ -48,6 +49,7 @@ func TestSuiteCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, dial, 3) })
+	acrossServers(t, c, dial)
 	p := jetlog.PermissionsOf(jetlog.User{Name: "node", Node: true})
 	p.Subscribe = nil
 	p.Publish = slices.DeleteFunc(p.Publish, func(s string) bool { return !alone(s) })

@@ -155,27 +155,31 @@ func (a *app) decideShown(ctx context.Context, d approver, id gateway.ApprovalID
 	if page.ID != "" {
 		a.print("%s\n", page.Brief())
 	}
-	a.print("%s: %s\n", id.Call, answered(out, answer.By))
+	word, more := answered(out, answer.By)
+	a.print("%s: %s\n", id.Call, word)
+	if more != "" {
+		a.print("  %s\n", more)
+	}
 	return a.out.failed()
 }
 
-// answered is what became of an answer, in words.
-func answered(d gateway.Decided, by events.Principal) string {
-	word := map[string]string{
+// answered is what became of an answer, in a word, and what else there is to say.
+func answered(d gateway.Decided, by events.Principal) (word, more string) {
+	word = map[string]string{
 		gateway.DecidedApproved: "approved", gateway.DecidedDenied: "denied",
 		gateway.DecidedAlreadyApproved: "approved already", gateway.DecidedAlreadyDenied: "denied already",
 	}[d.Status]
-	out := word + " by " + show.Short(d.By.ID, 64)
-	if d.By.ID != by.ID {
-		out += ", and that stands"
+	var parts []string
+	if d.By.ID != by.ID || d.By.Kind != by.Kind {
+		parts = append(parts, "by "+show.Short(d.By.ID, 64)+", and that stands")
 	}
 	if d.Scope == events.ScopeSession {
-		out += ", for exactly this call in the rest of its trace"
+		parts = append(parts, "for exactly this call in the rest of its trace")
 	}
 	if d.Asked != "" {
-		out += ", with the new arguments " + d.Hash
+		parts = append(parts, "with the new arguments "+d.Hash)
 	}
-	return out
+	return word, strings.Join(parts, "; ")
 }
 
 // judgedSoon is how long the gates may take over changed arguments before a

@@ -24,22 +24,18 @@ func (s *settings) roll() (*roll, error) {
 		return nil, nil
 	}
 	r := &roll{path: s.bus.users}
-	_, err := r.read()
+	f, err := readNATSUsers(r.path)
+	r.take(f)
 	return r, err
 }
 
-// read reads the file. With an error nothing has changed.
-func (r *roll) read() (natsUsers, error) {
-	f, err := readNATSUsers(r.path)
-	if err != nil {
-		return f, err
-	}
+// take makes the users of a file those who may come in.
+func (r *roll) take(f natsUsers) {
 	all := make(map[string]access.Identity)
 	for _, u := range f.Users {
 		all[u.Name] = u.identity()
 	}
 	r.now.Store(&all)
-	return f, nil
 }
 
 // who is the identity of a user.
@@ -52,7 +48,7 @@ func (r *roll) who(name string) (access.Identity, bool) {
 // ends.
 func (s *serving) serveNATS(ctx context.Context, r *roll) {
 	door := gateway.NewNATSDoor(gateway.NATSDoorConfig{
-		Desk: s.node.desk, Doors: s.ses.Bus, Who: r.who, ID: s.node.boot, Version: command.Version(), Tools: s.node.list(s.set.breaker()), Log: s.log,
+		Desk: s.node.desk, Doors: s.ses.Bus, Who: r.who, Known: s.knownByHTTP, ID: s.node.boot, Version: command.Version(), Tools: s.node.list(s.set.breaker()), Log: s.log,
 	})
 	s.wg.Go(func() {
 		if err := door.Serve(ctx); err != nil {
@@ -74,10 +70,19 @@ func (s *serving) serveNATS(ctx context.Context, r *roll) {
 	})
 }
 
+// knownByHTTP says whether an id is somebody's whom the HTTP door knows.
+func (s *serving) knownByHTTP(id string) bool {
+	if s.door == nil {
+		return false
+	}
+	ring := s.door.ring.Load()
+	return ring != nil && ring.Known(id)
+}
+
 // rollAnew reads the users anew: the door's, and the embedded server's, which ends the
 // connections of who is no user any more.
 func (s *serving) rollAnew(r *roll) {
-	f, err := r.read()
+	f, err := readNATSUsers(r.path)
 	if err == nil && s.ses.Server != nil {
 		err = s.ses.Server.SetUsers(f.users())
 	}
@@ -85,5 +90,6 @@ func (s *serving) rollAnew(r *roll) {
 		s.log.Error("the users of NATS were not read anew: those of before stay", "file", r.path, "error", err)
 		return
 	}
+	r.take(f)
 	s.log.Info("the users of NATS were read anew", "file", r.path, "users", len(f.Users))
 }

@@ -251,7 +251,7 @@ func (h hostile) check(t *testing.T, tool tools.Tool, row pathRow, v policy.Verd
 	if text := fmt.Sprint(err); strings.Contains(text, "outside:") || strings.Contains(text, "root:x:") {
 		t.Errorf("%s: %s %.80q tells of the outside: %.200q", row.at, tool.Name, row.path, text)
 	}
-	plain := row.path != "" // there "" may be the workspace
+	plain := row.path != ""                                    // there "" may be the workspace
 	product := strings.ToUpper(tool.Name[:1]) == tool.Name[:1] // a fixture has none of the product's own bounds
 	if product && plain {
 		decision := string(v.Decision)

@@ -119,7 +119,7 @@ func (a *app) policyShow() *cobra.Command {
 			}
 			set, err := policyfile.Load(a.set.policy)
 			if err != nil {
-				return err
+				return errors.Join(a.showState(), err) // what is in force is not in the files any more
 			}
 			a.noteVersion(set)
 			list := set.Policies()
@@ -136,6 +136,18 @@ func (a *app) policyShow() *cobra.Command {
 	return cmd
 }
 
+// showState prints what the node that runs has told of its policy, if one does.
+func (a *app) showState() error {
+	switch {
+	case a.set.policyTold == "":
+	case a.json:
+		return a.printJSON(map[string]any{"state": json.RawMessage(a.set.policyTold)})
+	default:
+		a.noteState(a.set.policyTold)
+	}
+	return nil
+}
+
 // showPolicies prints policies, and where it is all of them, what the node that runs has
 // told of them.
 func (a *app) showPolicies(version string, list []cedar.Policy, all bool) error {
@@ -150,8 +162,10 @@ func (a *app) showPolicies(version string, list []cedar.Policy, all bool) error 
 		}
 		return a.printJSON(answer)
 	}
-	if all && a.set.policyTold != "" {
-		a.noteState(a.set.policyTold)
+	if all {
+		if err := a.showState(); err != nil {
+			return err
+		}
 	}
 	for i, p := range list {
 		if i > 0 {

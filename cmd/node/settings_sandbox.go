@@ -150,6 +150,11 @@ func (s *settings) boxPolicy() (p sandbox.Policy, err error) {
 	if dir := s.storeDir(); s.readStore != "" && dir != "" {
 		secret = append(secret, dir)
 	}
+	for _, file := range []string{s.secret.keys, s.entry.auth, s.entry.key, s.hook.secret, s.EncryptKey} {
+		if file != "" {
+			secret = append(secret, file)
+		}
+	}
 	p.Hide, errs[3] = absolute("data", secret)
 	if err := errors.Join(errs[:]...); err != nil {
 		return p, exit.Misused(err, "sluice-node config shows the settings and where they come from")

@@ -227,6 +227,9 @@ func describe(e told) string {
 		if v.Breaker.Probe {
 			out += ", the breaker's probe"
 		}
+		if v.Containment != "" {
+			out += ", contained by " + show.Short(v.Containment, 200)
+		}
 		return out
 	case *events.Retrying:
 		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, show.Short(e.detail, 200), stamp(v.Until))

@@ -37,6 +37,7 @@ type Principal struct {
 	Kind         string        `yaml:"kind,omitempty" json:"kind,omitempty"` // agent (the meaning of ""), person or service
 	Parents      []string      `yaml:"parents,omitempty,flow" json:"parents,omitempty"`
 	Roles        []access.Role `yaml:"roles,flow" json:"roles"`
+	Workspaces   []string      `yaml:"workspaces,omitempty" json:"workspaces,omitempty"` // where its turns may run; none: anywhere
 	Tokens       []Token       `yaml:"tokens,omitempty" json:"tokens,omitempty"`
 	Certificates []Certificate `yaml:"certificates,omitempty" json:"certificates,omitempty"`
 }
@@ -164,7 +165,7 @@ func (f File) Ring() (*Ring, error) {
 }
 
 func (r *Ring) add(p Principal) error {
-	id := access.Identity{Principal: events.Principal{ID: p.ID, Kind: cmp.Or(p.Kind, access.KindAgent), Parents: p.Parents}, Roles: p.Roles}
+	id := access.Identity{Principal: events.Principal{ID: p.ID, Kind: cmp.Or(p.Kind, access.KindAgent), Parents: p.Parents}, Roles: p.Roles, Workspaces: p.Workspaces}
 	if err := id.Check(); err != nil {
 		return err
 	}

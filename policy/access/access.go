@@ -102,6 +102,9 @@ type Identity struct {
 	Principal events.Principal
 	Roles     []Role
 	Via       string // how the door knows: token, certificate, nats, or loopback
+	// Workspaces are the only folders that its turns may run in, the first of them where a
+	// turn names none. nil: any that a turn names, else the node's own.
+	Workspaces []string
 	// Trusted says that nobody was asked who they are, and everybody is believed: a
 	// door that only this machine can reach. Bodies say who acts, and everything is
 	// allowed. Principal and Roles are empty.
@@ -109,10 +112,11 @@ type Identity struct {
 }
 
 // ErrRole says that an identity lacks the role for what it wants. ErrName says that it
-// wants to act in another's name.
+// wants to act in another's name, ErrPlace that its turn may not run there.
 var (
-	ErrRole = errors.New("not allowed")
-	ErrName = errors.New("in another's name")
+	ErrRole  = errors.New("not allowed")
+	ErrName  = errors.New("in another's name")
+	ErrPlace = errors.New("not in that workspace")
 )
 
 // Denied is an ErrRole: what was wanted, and who could have it.

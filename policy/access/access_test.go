@@ -95,6 +95,10 @@ func TestIdentitiesOfAFile(t *testing.T) {
 		"long":             {identity(strings.Repeat("a", 129), "person", access.Observer), "129 bytes"},
 		"its own parent":   {access.Identity{Principal: events.Principal{ID: "a", Parents: []string{"b", "a"}}, Roles: []access.Role{access.Submitter}}, "twice"},
 		"a parent twice":   {access.Identity{Principal: events.Principal{ID: "a", Parents: []string{"b", "b"}}, Roles: []access.Role{access.Submitter}}, "twice"},
+		"a workspace":      {access.Identity{Principal: events.Principal{ID: "a"}, Roles: []access.Role{access.Submitter}, Workspaces: []string{"/srv/a"}}, ""},
+		"a relative one":   {access.Identity{Principal: events.Principal{ID: "a"}, Roles: []access.Role{access.Submitter}, Workspaces: []string{"srv"}}, `workspace "srv"`},
+		"one that climbs":  {access.Identity{Principal: events.Principal{ID: "a"}, Roles: []access.Role{access.Submitter}, Workspaces: []string{"/srv/../etc"}}, "workspace"},
+		"an empty one":     {access.Identity{Principal: events.Principal{ID: "a"}, Roles: []access.Role{access.Submitter}, Workspaces: []string{""}}, "workspace"},
 		"bad parent":       {access.Identity{Principal: events.Principal{ID: "a", Parents: []string{"*"}}, Roles: []access.Role{access.Submitter}}, "byte 0"},
 	} {
 		if err := c.id.Check(); (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -20,6 +23,9 @@ const (
 const (
 	MaxID      = 128 // bytes of an id
 	MaxParents = 16  // above a principal
+
+	maxDir  = 4 << 10 // bytes of a workspace
+	maxDirs = 256     // workspaces of one identity
 )
 
 // CheckID returns nil for an id that a door can know somebody by: 1 to MaxID of A-Z a-z
@@ -41,8 +47,8 @@ func CheckID(id string) error {
 }
 
 // Check returns nil for an identity that a file may give to somebody: an id, a known
-// kind, parents that have ids and are not the principal itself, and roles that there
-// are and that suit the kind.
+// kind, parents that have ids and are not the principal itself, roles that there are and
+// that suit the kind, and workspaces that are paths.
 func (id Identity) Check() error {
 	p := id.Principal
 	errs := []error{CheckID(p.ID), checkParents(p)}
@@ -59,6 +65,14 @@ func (id Identity) Check() error {
 		case agent(p) && !forAgents(r) && r != Node:
 			errs = append(errs, fmt.Errorf("role %s of %s: an agent may only be submitter and observer; if it is none, say kind: person or kind: service", r, p.ID))
 		}
+	}
+	for _, dir := range id.Workspaces {
+		if !path.IsAbs(dir) || path.Clean(dir) != dir || len(dir) > maxDir || strings.ContainsFunc(dir, unicode.IsControl) {
+			errs = append(errs, fmt.Errorf("workspace %q of %s: want an absolute path, without . and .. and // and a / at its end", dir, p.ID))
+		}
+	}
+	if len(id.Workspaces) > maxDirs {
+		errs = append(errs, fmt.Errorf("%s has %d workspaces: at most %d", p.ID, len(id.Workspaces), maxDirs))
 	}
 	return errors.Join(errs...)
 }
@@ -144,6 +158,21 @@ func (id Identity) Submits(said events.Principal, known func(id string) bool) (e
 		}
 	}
 	return child, nil
+}
+
+// Works is the workspace of a submission: the one that it names, as it names it, or the
+// first that the identity has. One that is not the identity's is an ErrPlace: names are
+// compared as they are, and a folder below one of them is another one.
+func (id Identity) Works(said string) (string, error) {
+	switch {
+	case id.Trusted || id.Workspaces == nil:
+		return said, nil
+	case said == "" && len(id.Workspaces) > 0:
+		return id.Workspaces[0], nil
+	case slices.Contains(id.Workspaces, said):
+		return said, nil
+	}
+	return "", fmt.Errorf("%w: turns of %s run in %q, and the submission says %q", ErrPlace, id.Principal.ID, id.Workspaces, said)
 }
 
 // above are the parents of a child up to the identity, it included.

@@ -140,11 +140,11 @@ func (f *finder) value(a assignment, v int, touching bool) int {
 		}
 		return v - 1
 	}
-	n := f.bare(a, v)
+	n := f.bare(a, v, maxLook)
 	if n == 0 || !f.unquoted(a, v, n, touching) {
 		return v - 1
 	}
-	return f.add(v, v+n, a.kind)
+	return f.add(v, v+f.bare(a, v, maxSecrets), a.kind)
 }
 
 // quoteAt is the length of the quote at i; 0 if there is none.
@@ -196,24 +196,25 @@ func (f *finder) between(a assignment, v string) bool {
 
 func wordRune(r rune) bool { return r >= 0x80 || alnum[byte(r)] }
 
-// bare is the length in bytes of a value that stands without quotes, from v on.
-func (f *finder) bare(a assignment, v int) int {
+// bare is the length in bytes of a value that stands without quotes, from v on; at
+// most most.
+func (f *finder) bare(a assignment, v, most int) int {
 	t := f.text
 	if a.kind == Cookie {
 		n := 0
-		for v+n < len(t) && n < maxSecrets && strings.IndexByte("\n\r\"'", t[v+n]) < 0 {
+		for v+n < len(t) && n < most && strings.IndexByte("\n\r\"'", t[v+n]) < 0 {
 			n++
 		}
 		return len(strings.TrimRight(t[v:v+n], " \t"))
 	}
-	if n := f.ofEnvironment(a, v); n > 0 {
+	if n := f.ofEnvironment(a, v, most); n > 0 {
 		return n
 	}
-	n := 0
-	for v+n < len(t) && n < maxSecrets && !ends[t[v+n]] && (n == 0 || !strings.HasPrefix(t[v+n:], markOpen)) {
-		n++
+	n := min(f.run(unended, v), most)
+	if m := strings.Index(t[v:v+n], "["); m > 0 && strings.HasPrefix(t[v+m:], markOpen) {
+		n = m
 	}
-	for n > 0 && strings.IndexByte(".:", t[v+n-1]) >= 0 {
+	for n > 0 && n < most && strings.IndexByte(".:", t[v+n-1]) >= 0 {
 		n-- // the end of a sentence
 	}
 	return n
@@ -231,9 +232,12 @@ var ends = func() (s set) {
 	return s
 }()
 
+// unended are the others.
+var unended = ends.but()
+
 // ofEnvironment is the length of a value that reaches to the end of its line, in a
 // line that is nothing but NAME=value.
-func (f *finder) ofEnvironment(a assignment, v int) int {
+func (f *finder) ofEnvironment(a assignment, v, most int) int {
 	t := f.text
 	if a.colon || !a.tight || !capitals(a.name) {
 		return 0
@@ -246,7 +250,7 @@ func (f *finder) ofEnvironment(a assignment, v int) int {
 		return 0
 	}
 	n := 0
-	for v+n < len(t) && n < maxSecrets && t[v+n] != '\n' && t[v+n] != '\r' {
+	for v+n < len(t) && n < most && t[v+n] != '\n' && t[v+n] != '\r' {
 		if t[v+n] <= ' ' || strings.HasPrefix(t[v+n:], "$(") {
 			return 0
 		}
@@ -354,7 +358,13 @@ var commons = []string{
 	"int", "example", "placeholder", "redacted", "your", "self", "this", "and", "or", "is", "the", "bearer", "basic", "password", "secret", "token",
 }
 
+// maxCommon bounds in bytes the values that are looked at as words.
+const maxCommon = 40
+
 func common(s string) bool {
+	if len(s) > maxCommon {
+		return false
+	}
 	lower := strings.ToLower(strings.Trim(s, "*?!"))
 	for _, begin := range []string{"your-", "your_", "my-secret", "example-"} {
 		if strings.HasPrefix(lower, begin) {

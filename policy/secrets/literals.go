@@ -56,13 +56,15 @@ func (l *Literals) add(v string) {
 	if len(v) < leastCoded {
 		return
 	}
+	inside := func(literal string) string { return literal[1 : len(literal)-1] }
+	forms := []string{inside(quote(v))}
 	if b, err := json.Marshal(v); err == nil { // with its escapes for HTML
-		l.put(string(b[1 : len(b)-1]))
+		forms = append(forms, inside(string(b)))
 	}
-	inJSON := quote(v)
-	l.put(inJSON[1 : len(inJSON)-1])
-	again := quote(inJSON[1 : len(inJSON)-1])
-	l.put(again[1 : len(again)-1])
+	for _, f := range forms {
+		l.put(f)
+		l.put(inside(quote(f))) // JSON in a string of JSON
+	}
 	l.put(url.QueryEscape(v))
 	l.put(url.PathEscape(v))
 	l.put(hex.EncodeToString([]byte(v)))

@@ -90,6 +90,9 @@ func named(name string) Kind {
 	}
 	for _, end := range joined {
 		if strings.HasSuffix(last, end) {
+			if slices.Contains(passwordWords, end) {
+				return Password
+			}
 			return Secret
 		}
 	}

@@ -15,10 +15,7 @@ const (
 // parts of webhooks, where the colon stands at i.
 func (f *finder) url(i int) int {
 	from := i + len("://")
-	end := from
-	for end < len(f.text) && end-from < maxAuthority && !authorityEnds[f.text[end]] {
-		end++
-	}
+	end := from + min(f.run(inAuthority, from), maxAuthority)
 	authority := f.text[from:end]
 	at := strings.LastIndexByte(authority, '@')
 	if at < 0 {
@@ -31,12 +28,30 @@ func (f *finder) url(i int) int {
 	if colon < 0 {
 		return from - 1 // the user alone: what has a prefix is found there
 	}
-	pass := authority[colon+1 : at]
+	at += f.further(i, from+at+1, end) - (from + at + 1)
+	pass := f.text[from+colon+1 : from+at]
 	if placeholder(pass) || Marked(pass) {
 		return from - 1
 	}
 	f.scan(from, from+colon) // some put the token where the user stands
 	return f.add(from+colon+1, from+at, Password)
+}
+
+// inAuthority are the others.
+var inAuthority = authorityEnds.but()
+
+// further is where the host of a data source begins: behind the last @ before its
+// options, since a password may hold a slash and an @ there. Of a URL of the web it is at.
+func (f *finder) further(i, at, end int) int {
+	if strings.HasSuffix(f.text[:i], "http") || strings.HasSuffix(f.text[:i], "https") {
+		return at
+	}
+	for k := end; k < len(f.text) && k-end < maxLook && f.text[k] > ' ' && strings.IndexByte("\"'`<>\\?#", f.text[k]) < 0; k++ {
+		if f.text[k] == '@' {
+			at = k + 1
+		}
+	}
+	return at
 }
 
 // authorityEnds are the bytes that an authority ends before.
@@ -56,11 +71,11 @@ var authorityEnds = func() (s set) {
 func (f *finder) slashed(i, from, end int) int {
 	authority := f.text[from:end]
 	_, port, ok := strings.Cut(authority, ":")
-	if !ok || port == "" || onlyDigits(port) || strings.HasSuffix(authority, "]") || f.text[i-min(i, 4):i] == "http" || f.text[i-min(i, 5):i] == "https" {
+	if !ok || port == "" || onlyDigits(port) || strings.HasSuffix(authority, "]") || strings.HasSuffix(f.text[:i], "http") || strings.HasSuffix(f.text[:i], "https") {
 		return 0
 	}
 	far := end
-	for far < len(f.text) && far-from < maxAuthority && f.text[far] > ' ' && strings.IndexByte("\"'`<>\\", f.text[far]) < 0 {
+	for far < len(f.text) && far-from < 2*maxLook && f.text[far] > ' ' && strings.IndexByte("\"'`<>\\", f.text[far]) < 0 {
 		far++
 	}
 	at := strings.LastIndexByte(f.text[end:far], '@')
@@ -148,28 +163,36 @@ func (f *finder) header(v int) int {
 	lower := strings.ToLower(t[v : v+scheme])
 	told := false // by its scheme
 	if v+scheme < len(t) && t[v+scheme] == ' ' {
-		if told = slices.Contains(authSchemes, lower); told {
+		if told = slices.Contains(authSchemes, lower) || long(lower); told {
 			v += scheme + f.blanks(v+scheme)
 		}
 	}
-	end := v
-	for end < len(t) && end-v < maxSecrets && strings.IndexByte(" \t\r\n\"'`\\,;<>", t[end]) < 0 {
-		end++
-	}
-	value := t[v:end]
-	switch {
+	end := f.until(v, maxLook, " \t\r\n\"'`\\,;<>")
+	switch value := t[v:end]; {
 	case placeholder(value), common(value), strings.Contains(value, "("):
 		return v - 1
-	case told || f.bold || lower == "digest" || strings.HasPrefix(lower, "aws4-"):
+	case told || f.bold:
 	case !likely(value) || reference(value):
 		return v - 1
 	}
-	if lower == "digest" || strings.HasPrefix(lower, "aws4-") {
-		for end < len(t) && end-v < maxSecrets && strings.IndexByte("\r\n", t[end]) < 0 && (n == 0 || t[end] != t[v-1]) {
-			end++
-		}
+	if long(lower) && n > 0 {
+		return f.add(v, f.until(v, maxSecrets, "\r\n"+t[v-scheme-2:v-scheme-1]), Token)
+	} else if long(lower) {
+		return f.add(v, f.until(v, maxSecrets, "\r\n"), Token)
 	}
-	return f.add(v, end, Token)
+	return f.add(v, f.until(v, maxSecrets, " \t\r\n\"'`\\,;<>"), Token)
+}
+
+// long says whether the credential of a scheme is all that follows.
+func long(scheme string) bool { return scheme == "digest" || strings.HasPrefix(scheme, "aws4-") }
+
+// until is the end of a text from i on that holds none of the bytes, at most most long.
+func (f *finder) until(i, most int, none string) int {
+	end := i
+	for end < len(f.text) && end-i < most && strings.IndexByte(none, f.text[end]) < 0 {
+		end++
+	}
+	return end
 }
 
 // signature looks at sig= of a URL with a shared access signature.
@@ -264,9 +287,12 @@ func (f *finder) pem(i int) int {
 
 // longFlag looks at --name value; what stands behind a = is looked at there.
 func (f *finder) longFlag(i int) int {
-	n := word.run(f.text, i)
+	n := word.run(f.text[:min(len(f.text), i+maxName+1)], i)
 	if n == 0 || n > maxName || i+n >= len(f.text) || !blank(f.text[i+n]) || f.text[i+n] == '\n' {
 		return i
+	}
+	if name := f.text[i : i+n]; name == "user" || name == "proxy-user" {
+		return f.userPassword(i+n, "curl ", i)
 	}
 	kind := named(f.text[i : i+n])
 	if kind == "" || kind == Cookie {
@@ -287,18 +313,20 @@ func (f *finder) argument(i int, kind Kind) int {
 		}
 		return i
 	}
-	n := 0
-	for v+n < len(f.text) && n < maxSecrets && !ends[f.text[v+n]] {
-		n++
-	}
-	value := f.text[v : v+min(n, maxLook)]
+	n := f.word(v, maxLook)
+	value := f.text[v : v+n]
 	if n == 0 || value[0] == '-' || placeholder(value) {
 		return i
 	}
 	if f.bold || likely(value) && !common(value) {
-		return f.add(v, v+n, kind)
+		return f.add(v, v+f.word(v, maxSecrets), kind)
 	}
 	return i
+}
+
+// word is the length of a word of a command from i on, at most most.
+func (f *finder) word(i, most int) int {
+	return min(f.run(unended, i), most)
 }
 
 // clients are programs whose short flags take a password.
@@ -308,21 +336,21 @@ var clients = []struct {
 	glue bool // the password stands right behind the flag
 	pair bool // user:password
 }{
-	{"curl", 'u', false, true},
-	{"curl", 'U', false, true},
-	{"wget", 'u', false, true},
-	{"mysql", 'p', true, false},
-	{"mysqldump", 'p', true, false},
-	{"mysqladmin", 'p', true, false},
-	{"mariadb", 'p', true, false},
-	{"sshpass", 'p', true, false},
-	{"sshpass", 'p', false, false},
-	{"redis-cli", 'a', false, false},
-	{"docker login", 'p', false, false},
-	{"podman login", 'p', false, false},
-	{"az login", 'p', false, false},
-	{"ldapsearch", 'w', false, false},
-	{"smbclient", 'U', false, true},
+	{"curl ", 'u', false, true},
+	{"curl ", 'U', false, true},
+	{"wget ", 'u', false, true},
+	{"mysql ", 'p', true, false},
+	{"mysqldump ", 'p', true, false},
+	{"mysqladmin ", 'p', true, false},
+	{"mariadb ", 'p', true, false},
+	{"sshpass ", 'p', true, false},
+	{"sshpass ", 'p', false, false},
+	{"redis-cli ", 'a', false, false},
+	{"docker login ", 'p', false, false},
+	{"podman login ", 'p', false, false},
+	{"az login ", 'p', false, false},
+	{"ldapsearch ", 'w', false, false},
+	{"smbclient ", 'U', false, true},
 }
 
 // maxCommand is how far before a flag the name of its program is looked for.
@@ -333,22 +361,33 @@ func (f *finder) shortFlag(i int) int {
 	if i+1 >= len(f.text) || strings.IndexByte("uUpaw", f.text[i]) < 0 {
 		return i
 	}
-	before := f.text[max(0, i-maxCommand):i]
-	if line := strings.LastIndexByte(before, '\n'); line >= 0 {
-		before = before[line:]
-	}
 	for _, c := range clients {
-		if f.text[i] != c.flag || !strings.Contains(before, c.name+" ") || c.glue == blank(f.text[i+1]) {
+		if f.text[i] != c.flag || c.glue == blank(f.text[i+1]) || !f.within(c.name, i) {
 			continue
 		}
-		if !c.pair {
-			return f.firmly(i+1, Password)
+		if c.pair {
+			return f.userPassword(i+1, c.name, i)
 		}
-		v := i + 1 + f.blanks(i+1)
-		v += quoteAt(f.text, v)
-		if colon := nameByte.run(f.text, v); colon > 0 && v+colon < len(f.text) && f.text[v+colon] == ':' {
-			return f.firmly(v+colon+1, Password)
-		}
+		return f.firmly(i+1, Password)
+	}
+	return i
+}
+
+// within says whether the program is named before i, in the same line.
+func (f *finder) within(program string, i int) bool {
+	before := f.text[max(0, i-maxCommand):i]
+	at := strings.LastIndex(before, program)
+	return at >= 0 && !strings.Contains(before[at:], "\n")
+}
+
+// userPassword looks at user:password behind a flag of a program, whose flag stands at
+// flag.
+func (f *finder) userPassword(i int, program string, flag int) int {
+	v := i + f.blanks(i)
+	v += quoteAt(f.text, v)
+	colon := nameByte.run(f.text[:min(len(f.text), v+maxName)], v)
+	if v+colon < len(f.text) && f.text[v+colon] == ':' && f.within(program, flag) {
+		return f.firmly(v+colon+1, Password)
 	}
 	return i
 }

@@ -126,6 +126,27 @@ type finder struct {
 	text  string
 	bold  bool
 	found []Span
+	runs  [4]known // the last few runs, so that none is measured from each of its bytes
+	next  int      // of runs, to be forgotten first
+}
+
+// known is a run of bytes of a set.
+type known struct {
+	of         *set
+	start, end int
+}
+
+// run is how many bytes from i on are in the set.
+func (f *finder) run(of *set, i int) int {
+	for _, k := range f.runs {
+		if k.of == of && k.start <= i && i <= k.end {
+			return k.end - i
+		}
+	}
+	n := of.run(f.text, i)
+	f.runs[f.next] = known{of, i, i + n}
+	f.next = (f.next + 1) % len(f.runs)
+	return n
 }
 
 // add notes a secret, and returns where to go on. Spans come in order, but for one

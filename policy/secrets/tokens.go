@@ -32,6 +32,15 @@ var (
 	bearer = setOf("azAZ09__--..~~++//") // RFC 6750, without its padding
 )
 
+// but are the bytes that are not in the set.
+func (s *set) but() *set {
+	var out set
+	for c := range s {
+		out[c] = !s[c]
+	}
+	return &out
+}
+
 // run is how many bytes from i on are in the set.
 func (s *set) run(text string, i int) int {
 	n := 0
@@ -109,7 +118,7 @@ var prefixes = []prefixed{
 	{"secret_", alnum, 40, 0, mixed, APIKey},
 	{"hvs.", word, 20, 0, nil, Token},
 	{"hvb.", word, 20, 0, nil, Token},
-	{"eyJ", dotted, 20, 0, threeParts, Token},
+	{"eyJ", dotted, 26, 0, threeParts, Token},
 	{"AGE-SECRET-KEY-1", bech32, 50, 0, nil, PrivateKey},
 	{"SU", base32, 56, 56, nil, PrivateKey},
 	{"SA", base32, 56, 56, nil, PrivateKey},
@@ -130,22 +139,43 @@ var byFirst = func() (t [256][]int) {
 
 // mixed wants a digit or a capital: words with dashes between them are no key.
 func mixed(rest string) bool {
-	return strings.IndexFunc(rest, func(r rune) bool { return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' }) >= 0
+	return upper.has(window(rest))
 }
 
-func hasDigit(rest string) bool { return strings.ContainsAny(rest, "0123456789") }
+func hasDigit(rest string) bool { return digits.has(window(rest)) }
+
+// has says whether a text has a byte of the set.
+func (s *set) has(text string) bool {
+	for i := range len(text) {
+		if s[text[i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// window is as much of a long text as is looked at to know what it is.
+func window(s string) string { return s[:min(len(s), 256)] }
 
 // sendGrid wants an id and a key with a dot between them.
 func sendGrid(rest string) bool {
-	id, key, ok := strings.Cut(rest, ".")
+	id, key, ok := strings.Cut(window(rest), ".")
 	return ok && len(id) >= 16 && len(key) >= 16
 }
 
-// threeParts wants the header, the claims and the signature of a JWT; of an
-// encrypted one there are five.
+// threeParts wants the header, the claims and the signature of a JWT, or the first
+// three of the five parts of an encrypted one.
 func threeParts(rest string) bool {
-	parts := strings.Split(rest, ".")
-	return len(parts) >= 3 && len(parts[0]) >= 8 && len(parts[1]) >= 8 && (len(parts[2]) >= 8 || len(parts) == 5)
+	const most, least = 4 << 10, 8 // bytes of a part
+	for range 2 {
+		dot := strings.IndexByte(rest[:min(len(rest), most)], '.')
+		if dot < least {
+			return false
+		}
+		rest = rest[dot+1:]
+	}
+	third := strings.IndexByte(rest[:min(len(rest), most)], '.')
+	return third != 0 && len(rest) >= least && (third < 0 || third >= least)
 }
 
 // privateBlock says whether base64 that begins with -----BEGIN goes on to name a
@@ -200,7 +230,7 @@ func (f *finder) token(i int) int {
 		if len(rest) < 2 || rest[1] != p.prefix[1] || !strings.HasPrefix(rest, p.prefix) {
 			continue
 		}
-		n := p.of.run(rest, len(p.prefix))
+		n := f.run(p.of, i+len(p.prefix))
 		for n > 0 && rest[len(p.prefix)+n-1] == '.' {
 			n-- // the end of a sentence
 		}

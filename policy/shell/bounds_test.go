@@ -1,18 +1,27 @@
 package shell
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 )
 
+// units are what the worst lines are made of, again and again.
+var units = []string{
+	"(", "( ')';", "{ ", "! ls;", "if ", "while ", "time ", "${a:-", "a|", "<<a ", "`", "\\`", "a[", "$((", "<(", "ls;", "ls|", "a=1 ", "$a",
+	"{a,", "cat <<A;\n", "case x in a) ", "ls | ( ", " \\\n", "x# \\\n", "\"$(", "xargs ", "timeout 1 ", "xargs --bad find -exec ",
+	"find . -exec ", "env A=1 ", "busybox ", "eval ", "sudo ", "env -S ", "a ", "cat <<<'x' ", "<<'A'\n", "a\\\n", "!", "-", "[ ", "[[ a ",
+	"'' ", "a'b'", "\"a\"", "$'a'", "~:", "/..", "a:", "%", "=", "*", "git ", "git log -n ", "# \\\n", "#\n", "f(){ ", "ls&", "then ",
+	"for i in a;", "$[", "${", "$(", "a;;", "2>&1 ", "<a ", "printf %", "test -a ", "'a' 'b' ", "a/", "--", "-e p ", "1p;", "/a/p;",
+}
+
+// before are what a unit is put behind, so that it gets to where it is looked at.
+var before = []string{"", "ls ", "git log ", "find . ", "printf ", "test ", "sed -n ", "sed -n '", "xargs -q ", "echo '", "cat <<A\n", "jq '", "cat <"}
+
 // The longest lines of the worst shapes are judged, soon, and not allowed.
 func TestWorstShapes(t *testing.T) {
-	for _, unit := range []string{
-		"(", "( ')';", "{ ", "! ls;", "if ", "while ", "time ", "${a:-", "a|", "<<a ", "`", "\\`", "a[", "$((", "<(", "ls;", "ls|", "a=1 ", "$a",
-		"{a,", "cat <<A;\n", "case x in a) ", "ls | ( ", " \\\n", "x# \\\n", "\"$(", "xargs ", "timeout 1 ", "xargs --bad find -exec ",
-		"find . -exec ", "env A=1 ", "busybox ", "eval ", "sudo ", "env -S ", "a ",
-	} {
+	for _, unit := range units {
 		line := strings.Repeat(unit, MaxLine/len(unit))
 		start := time.Now()
 		if a := Classify(line); a.Decision == Allow {
@@ -20,8 +29,32 @@ func TestWorstShapes(t *testing.T) {
 		} else if len(a.Commands) > MaxCommands {
 			t.Errorf("%q: %d commands", unit, len(a.Commands))
 		}
-		if d := time.Since(start); d > time.Minute { // looks for a hang, and measures no speed: see BenchmarkClassify
+		for _, b := range before {
+			Classify(b + line[:len(line)/8])
+		}
+		if d := time.Since(start); d > time.Minute { // looks for a hang, and measures no speed: see BenchmarkClassify300
 			t.Errorf("%q, %d bytes: %s", unit, len(line), d)
+		}
+	}
+}
+
+// Four times the line costs about four times the memory: nothing is copied in the
+// square of it.
+func TestNothingGrowsInTheSquare(t *testing.T) {
+	cost := func(line string) uint64 {
+		var from, to runtime.MemStats
+		runtime.ReadMemStats(&from)
+		Classify(line)
+		runtime.ReadMemStats(&to)
+		return to.TotalAlloc - from.TotalAlloc
+	}
+	for _, unit := range units {
+		for _, b := range before {
+			half := b + strings.Repeat(unit, MaxLine/len(unit)/32)
+			full := b + strings.Repeat(unit, MaxLine/len(unit)/8)
+			if h, f := cost(half), cost(full); f > 6*h+1<<18 {
+				t.Errorf("%q behind %q: %d bytes for %d, %d for %d", unit, b, h, len(half), f, len(full))
+			}
 		}
 	}
 }

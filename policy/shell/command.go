@@ -10,9 +10,12 @@ func (c *classifier) simple(args []word, piped bool) {
 	if !c.step() {
 		return
 	}
+	if c.inside++; c.inside == 1 { // a command behind a wrapper has no words but the wrapper's
+		c.collectHosts(args[1:])
+	}
 	before := len(c.found)
 	defer func() {
-		if len(c.found) > before { // what its words are is not known for sure
+		if c.inside--; c.inside == 0 && len(c.found) > before { // what its words are is not known for sure
 			c.namesOf(args[1:])
 		}
 	}()
@@ -23,7 +26,6 @@ func (c *classifier) simple(args []word, piped bool) {
 		return
 	}
 	base := baseName(name.text)
-	c.collectHosts(args[1:])
 	switch {
 	case c.never(base, args, piped):
 	case wrappers[base] != nil:

@@ -64,6 +64,7 @@ type parsed struct {
 	operands []word
 	seen     map[string]bool // flags by name, one dash for a letter, two for a word
 	values   []word          // what value flags were given
+	of       []string        // the flags that were given values
 	files    []word          // what pathname flags were given
 	ended    int             // how many operands stood before --; -1 if there was none
 }
@@ -115,12 +116,12 @@ func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 		if name != "" {
 			p.seen[name] = true
 		}
-		p.keep(kind, given)
+		p.keep(name, kind, given)
 	}
 	return p, bad, true
 }
 
-func (p *parsed) keep(kind takes, given *string) {
+func (p *parsed) keep(name string, kind takes, given *string) {
 	if given == nil {
 		return
 	}
@@ -128,7 +129,7 @@ func (p *parsed) keep(kind takes, given *string) {
 		p.files = append(p.files, word{text: *given})
 		return
 	}
-	p.values = append(p.values, word{text: *given})
+	p.values, p.of = append(p.values, word{text: *given}), append(p.of, name)
 }
 
 // split reads one argument that begins with a dash: a long flag, a number, or

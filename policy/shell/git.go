@@ -7,9 +7,10 @@ type gitCommand struct {
 	flags flagSet
 	// verbs are words of which one must come first, before any flag; bare says that there
 	// may be none, and then nothing but flags.
-	verbs map[string]bool
-	bare  bool
-	most  int // operands behind the verb
+	verbs  map[string]bool
+	bare   bool
+	most   int  // operands behind the verb
+	pretty bool // its formats are those of log
 	// operands says what may follow; nil means revisions and paths, any number.
 	operands func(p *parsed) bool
 }
@@ -31,7 +32,9 @@ const (
 		"--mailmap --no-mailmap --use-mailmap --log-size --no-walk= --root --cc --relative-date --min-parents: --max-parents: --merge "
 )
 
-func gitRead(notation string) gitCommand { return gitCommand{flags: flags(notation)} }
+func gitRead(notation string) gitCommand {
+	return gitCommand{flags: flags(notation), pretty: strings.Contains(notation, gitFormat)}
+}
 
 func (g gitCommand) only(operands func(*parsed) bool) gitCommand {
 	g.operands = operands
@@ -233,12 +236,20 @@ func (c *classifier) git(args []word) {
 		c.add(ruleFlag, "git "+sub)
 		return
 	}
-	for _, v := range p.values {
-		if signatures(v.text) {
+	for i, v := range p.values {
+		if signatures(v.text) || g.pretty && (p.of[i] == "--format" || p.of[i] == "--pretty") && !builtin(v.text) {
 			c.add(ruleFlag, v.text)
 		}
 	}
 	c.gitOperands(&p)
+}
+
+var builtins = names("oneline short medium full fuller reference email raw mboxrd")
+
+// builtin reports whether a format is git's own or written out: others are looked up
+// in the configuration, which may ask for signatures to be checked.
+func builtin(format string) bool {
+	return builtins[format] || strings.Contains(format, "%") || format == ""
 }
 
 // signatures reports whether a format asks for what the program that checks
@@ -266,7 +277,10 @@ func (c *classifier) gitOperands(p *parsed) {
 				c.add(ruleOutside, w.text)
 			}
 		}
-		if p.ended >= 0 && i >= p.ended {
+		switch {
+		case p.has("--no-index"):
+			c.path(w.text) // links are followed there
+		case p.ended >= 0 && i >= p.ended:
 			c.paths = append(c.paths, w.text)
 		}
 	}

@@ -38,8 +38,8 @@ func (c *classifier) reads(name string, args []word) {
 		return
 	}
 	for _, w := range args {
-		if w.glob && c.outside(w.text) {
-			c.add(ruleOutside, w.text)
+		if w.glob {
+			c.path(w.text) // the shell looks there, whatever the command does with the names
 		}
 	}
 	if c.special(name, args) {

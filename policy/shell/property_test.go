@@ -1,7 +1,9 @@
 package shell
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,14 +143,26 @@ func checkAllowed(t *testing.T, line string) {
 	})
 }
 
-func BenchmarkClassify(b *testing.B) {
-	line := strings.Repeat("git log --oneline -n 20 -- src/main.go | grep -n 'some pattern' | sort -u | head -5 && ", 3)
-	line += "cat README.md docs/a.md | wc -l; ls"
-	if Classify(line).Decision != Allow || len(line) < 290 {
-		b.Fatalf("%d bytes: %+v", len(line), Classify(line))
+// BenchmarkClassify300 judges lines of some 300 characters, of several shapes.
+func BenchmarkClassify300(b *testing.B) {
+	shapes := map[string]string{
+		"reading":  "git log --oneline -n 20 -- src/main.go | grep -n 'some pattern' | sort -u | head -5 && ",
+		"writing":  "cp -r src/main.go build/out.go && mkdir -p build/x && echo done > build/log.txt; touch a; ",
+		"one":      "grep -rn --include='*.go' --exclude-dir=vendor 'some pattern to look for in all of it' src cmd docs ",
+		"words":    "cat a.go b.go c.go d.go e.go f.go g.go h.go ",
+		"wrapped":  "timeout 5 nice -n 5 command grep -c x a.txt; xargs -0 -n 1 env A=1 ls; ",
+		"hostile":  "$(id) `id`; r\"\"m -rf ~; eval x; bash -c 'x'; X=1 ${Y:-rm} z; find . -exec rm {} +; ",
+		"nested":   "if test -f a; then (cd src && { ls; pwd; }); else ! cat b; fi; ",
+		"quotes":   `echo "it's $? \"a\"" 'b c' d\ e "f"'g'h; `,
+		"one text": "echo 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'; ",
 	}
-	b.ReportAllocs()
-	for b.Loop() {
-		Classify(line)
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		line := strings.Repeat(shapes[name], (299+len(shapes[name]))/len(shapes[name])) + "ls"
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Classify(line)
+			}
+		})
 	}
 }

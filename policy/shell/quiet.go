@@ -18,6 +18,7 @@ var quietGit = [][2]string{
 	{"gpg.x509.program", "/dev/null"},
 	{"gpg.ssh.program", "/dev/null"},
 	{"log.showSignature", "false"},
+	{"format.pretty", "medium"},    // another may ask for signatures to be checked
 	{"log.diffMerges", "separate"}, // remerge would run merge drivers
 	{"diff.autoRefreshIndex", "false"},
 	{"diff.ignoreSubmodules", "dirty"}, // or git runs inside of submodules, by their configuration

@@ -104,6 +104,7 @@ type classifier struct {
 	calls    int // simple commands judged, those behind wrappers not counted
 	depth    int
 	steps    int
+	inside   int  // wrappers around the command that is judged
 	moved    bool // the line changes into another folder
 	asksGit  bool // the line runs git
 }

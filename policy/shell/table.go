@@ -16,7 +16,7 @@ const (
 type reader struct {
 	flags    flagSet
 	operands operands
-	loose    bool // no flag of it does harm, known or not: a glob may become one
+	loose    bool     // no flag of it does harm, known or not: a glob may become one
 	follows  []string // flags by which it follows links that it meets in folders
 	// check looks at what flags and operands mean; nil means at nothing more.
 	check func(c *classifier, p *parsed)

@@ -121,6 +121,9 @@ func (c *classifier) binary(x *syntax.BinaryCmd, piped bool) {
 	c.inner(x.X, piped)
 	for i := len(chain) - 1; i >= 0; i-- {
 		b := chain[i]
+		if _, timed := b.Y.Cmd.(*syntax.TimeClause); timed && b.Op != syntax.AndStmt && b.Op != syntax.OrStmt {
+			c.add(ruleWrapper, "time") // behind a pipe it is a program, not a word of the shell
+		}
 		switch b.Op {
 		case syntax.AndStmt, syntax.OrStmt:
 			c.inner(b.Y, piped)

@@ -71,105 +71,134 @@ func newToken(t *testing.T, name string, flags ...string) (token, entry string) 
 	return token, entry
 }
 
-// TestDoorWithTokensAndTLS: a node that everybody has to say who they are to, by TLS. Its
-// file and its certificate are exchanged while it serves, and the programs of its own user
-// still reach it.
+// guardedDoor is a node that everybody has to say who they are to, by TLS.
+type guardedDoor struct {
+	*node
+	t      *testing.T
+	dir    string // of its certificate
+	access string // the file of who may come in
+	roots  *x509.CertPool
+	tr     *http.Transport
+}
+
+// newGuardedDoor starts one that knows these entries.
+func newGuardedDoor(t *testing.T, entries ...string) *guardedDoor {
+	t.Helper()
+	d := &guardedDoor{t: t, dir: t.TempDir(), roots: x509.NewCertPool()}
+	certFile, keyFile, cert := certificates(t, d.dir)
+	d.roots.AddCert(cert)
+	d.tr = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: d.roots}, DisableKeepAlives: true}
+	d.access = filepath.Join(d.dir, "access.yaml")
+	d.write(entries...)
+	d.node = newPlace(t).serve("--http-auth", d.access, "--http-cert", certFile, "--http-key", keyFile)
+	return d
+}
+
+// write writes the file of who may come in.
+func (d *guardedDoor) write(entries ...string) {
+	d.t.Helper()
+	if err := os.WriteFile(d.access, []byte("principals:\n"+strings.Join(entries, "")), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// as sends a request with a token; "" is without.
+func (d *guardedDoor) as(token, method, path, body string) (int, string, error) {
+	ctx, stop := context.WithTimeout(d.t.Context(), patience)
+	defer stop()
+	r, err := http.NewRequestWithContext(ctx, method, d.HTTP+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := d.tr.RoundTrip(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	out, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(out), err
+}
+
+// want sends a request, and checks the status and a part of the answer.
+func (d *guardedDoor) want(status int, part, token, method, path, body string) {
+	d.t.Helper()
+	got, out, err := d.as(token, method, path, body)
+	if err != nil || got != status || !strings.Contains(out, part) {
+		d.t.Errorf("%s %s: %d %s, %v; want %d %s", method, path, got, out, err, status, part)
+	}
+}
+
+// reached waits until the programs of the node's own user come in, by what it has told.
+func (d *guardedDoor) reached() {
+	d.t.Helper()
+	poll(d.t, "the programs of the node's own user come in", func() bool {
+		out, err := exec.CommandContext(d.t.Context(), filepath.Join(bin, "sluice-node"), "tools", "--data", d.place.data, "--json").CombinedOutput()
+		return err == nil && strings.Contains(string(out), `"echo"`)
+	})
+}
+
+// TestDoorWithTokensAndTLS: who submits, who approves, and who may neither.
 func TestDoorWithTokensAndTLS(t *testing.T) {
-	p := newPlace(t)
-	dir := t.TempDir()
-	certFile, keyFile, cert := certificates(t, dir)
 	sub, subEntry := newToken(t, "planner", "--role", "submitter")
 	ann, annEntry := newToken(t, "ann", "--kind", "person", "--role", "approver,observer", "--expires", "1d")
-	access := filepath.Join(dir, "access.yaml")
-	write := func(entries ...string) {
-		t.Helper()
-		if err := os.WriteFile(access, []byte("principals:\n"+strings.Join(entries, "")), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(subEntry, annEntry)
-	n := p.serve("--http-auth", access, "--http-cert", certFile, "--http-key", keyFile)
-	roots := x509.NewCertPool()
-	roots.AddCert(cert)
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
-	ask := func(method, path, token, body string) (int, string, error) {
-		ctx, stop := context.WithTimeout(t.Context(), patience)
-		defer stop()
-		r, err := http.NewRequestWithContext(ctx, method, n.HTTP+path, strings.NewReader(body))
-		if err != nil {
-			return 0, "", err
-		}
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		resp, err := tr.RoundTrip(r)
-		if err != nil {
-			return 0, "", err
-		}
-		defer resp.Body.Close()
-		out, err := io.ReadAll(resp.Body)
-		return resp.StatusCode, string(out), err
-	}
-	want := func(status int, part, method, path, token, body string) {
-		t.Helper()
-		got, out, err := ask(method, path, token, body)
-		if err != nil || got != status || !strings.Contains(out, part) {
-			t.Errorf("%s %s: %d %s, %v; want %d %s", method, path, got, out, err, status, part)
-		}
-	}
+	d := newGuardedDoor(t, subEntry, annEntry)
 	const approve = "/v1/turns/tr/t1/calls/0/approve"
-	want(401, "unauthenticated", "POST", "/v1/turns", "", `{"calls":[{"tool":"echo"}]}`)
-	want(403, "other-name", "POST", "/v1/turns", sub, `{"principal":"ann","calls":[{"tool":"echo"}]}`)
-	want(202, "", "POST", "/v1/turns", sub, `{"trace":"tr","turn":"t1","can_ask":true,"calls":[{"tool":"approve_me","args":{"v":1}}]}`)
-	poll(t, "the call asks", func() bool {
-		_, out, err := ask("GET", "/v1/turns/tr/t1", sub, "")
-		return err == nil && strings.Contains(out, `"state":"asking"`)
-	})
-	want(403, `"roles":["approver","admin"]`, "POST", approve, sub, "{}")
-	want(403, "other-name", "POST", approve, ann, `{"principal":"bob"}`)
-	want(200, "approved", "POST", approve, ann, "{}")
-	poll(t, "the turn ends", func() bool {
-		_, out, err := ask("GET", "/v1/turns/tr/t1", sub, "")
-		return err == nil && strings.Contains(out, `"state":"completed"`)
-	})
-	want(200, `"by":{"id":"ann","kind":"person"}`, "GET", "/v1/turns/tr/t1/events", ann, "")
-
-	// The programs of this user come in by the token that the node has told.
-	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "sluice-node"), "tools", "--data", p.data, "--json").CombinedOutput(); err != nil || !strings.Contains(string(out), `"echo"`) {
-		t.Errorf("tools: %v\n%s", err, out)
+	d.want(401, "unauthenticated", "", "POST", "/v1/turns", `{"calls":[{"tool":"echo"}]}`)
+	d.want(403, "other-name", sub, "POST", "/v1/turns", `{"principal":"ann","calls":[{"tool":"echo"}]}`)
+	d.want(202, "", sub, "POST", "/v1/turns", `{"trace":"tr","turn":"t1","can_ask":true,"calls":[{"tool":"approve_me","args":{"v":1}}]}`)
+	state := func(want string) func() bool {
+		return func() bool {
+			_, out, err := d.as(sub, "GET", "/v1/turns/tr/t1", "")
+			return err == nil && strings.Contains(out, `"state":"`+want+`"`)
+		}
 	}
-	if status, err := inTheClear(t, n.HTTP); err != nil || status != http.StatusBadRequest {
+	poll(t, "the call asks", state("asking"))
+	d.want(403, `"roles":["approver","admin"]`, sub, "POST", approve, "{}")
+	d.want(403, "other-name", ann, "POST", approve, `{"principal":"bob"}`)
+	d.want(200, "approved", ann, "POST", approve, "{}")
+	poll(t, "the turn ends", state("completed"))
+	d.want(200, `"by":{"id":"ann","kind":"person"}`, ann, "GET", "/v1/turns/tr/t1/events", "")
+	d.reached()
+	if status, err := inTheClear(t, d.HTTP); err != nil || status != http.StatusBadRequest {
 		t.Errorf("in the clear: %d, %v", status, err)
 	}
-	run, err := os.Stat(filepath.Join(p.data, "sluice.run"))
+	run, err := os.Stat(filepath.Join(d.place.data, "sluice.run"))
 	if err != nil || run.Mode().Perm() != 0o600 {
 		t.Errorf("the file with this user's token: %v, %v", run, err)
 	}
-
-	// A file with a mistake changes nothing; a right one counts at once, for every next request.
-	write("  - {id: planner, roles: [admin]}\n")
-	n.signal(syscall.SIGHUP)
-	poll(t, "the node has refused the file", func() bool { return strings.Contains(n.log.String(), "was not read anew") })
-	want(200, "planner", "GET", "/v1/whoami", sub, "")
-	bob, bobEntry := newToken(t, "bob", "--kind", "person", "--role", "operator")
-	write(bobEntry)
-	_, _, other := certificates(t, dir)
-	n.signal(syscall.SIGHUP)
-	poll(t, "the other certificate is shown", func() bool {
-		_, _, err := ask("GET", "/healthz", "", "")
-		return err != nil
-	})
-	roots.AddCert(other)
-	want(401, "nobody is known", "GET", "/v1/whoami", sub, "")
-	want(200, `"id":"bob"`, "GET", "/v1/whoami", bob, "")
-	if out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "sluice-node"), "tools", "--data", p.data, "--json").CombinedOutput(); err != nil || !strings.Contains(string(out), `"echo"`) {
-		t.Errorf("tools, after the certificate was exchanged: %v\n%s", err, out)
-	}
-	for name, secret := range map[string]string{"planner": sub, "ann": ann, "bob": bob} {
-		if strings.Contains(n.log.String(), secret) {
+	for name, secret := range map[string]string{"planner": sub, "ann": ann} {
+		if strings.Contains(d.log.String(), secret) {
 			t.Errorf("the token of %s is in the node's log", name)
 		}
 	}
+}
+
+// TestDoorIsReadAnew: a file with a mistake changes nothing; a right one counts at once, for
+// every next request, and so does another certificate.
+func TestDoorIsReadAnew(t *testing.T) {
+	sub, subEntry := newToken(t, "planner", "--role", "submitter")
+	bob, bobEntry := newToken(t, "bob", "--kind", "person", "--role", "operator")
+	d := newGuardedDoor(t, subEntry)
+	d.want(200, "planner", sub, "GET", "/v1/whoami", "")
+	d.want(401, "nobody is known", bob, "GET", "/v1/whoami", "")
+	d.write("  - {id: planner, roles: [admin]}\n")
+	d.signal(syscall.SIGHUP)
+	poll(t, "the node has refused the file", func() bool { return strings.Contains(d.log.String(), "was not read anew") })
+	d.want(200, "planner", sub, "GET", "/v1/whoami", "")
+	d.write(bobEntry)
+	_, _, other := certificates(t, d.dir)
+	d.signal(syscall.SIGHUP)
+	poll(t, "the other certificate is shown", func() bool {
+		_, _, err := d.as("", "GET", "/healthz", "")
+		return err != nil
+	})
+	d.roots.AddCert(other)
+	d.want(401, "nobody is known", sub, "GET", "/v1/whoami", "")
+	d.want(200, `"id":"bob"`, bob, "GET", "/v1/whoami", "")
+	d.reached()
 }
 
 // inTheClear asks a TLS door in the clear.

@@ -19,8 +19,13 @@ import (
 // natsPeople are the users of the tests: somebody of each role, whose password is the
 // name behind pw-.
 var natsPeople = []struct{ name, kind, roles string }{
-	{"planner", "agent", "submitter"}, {"other", "agent", "submitter"}, {"ann", "person", "approver"}, {"bob", "person", "approver, operator"},
-	{"eye", "service", "observer"}, {"ops", "person", "operator"}, {"n1", "service", "node"},
+	{"planner", "agent", "submitter"},
+	{"other", "agent", "submitter"},
+	{"ann", "person", "approver"},
+	{"bob", "person", "approver, operator"},
+	{"eye", "service", "observer"},
+	{"ops", "person", "operator"},
+	{"n1", "service", "node"},
 }
 
 // natsUsers writes the file of users, without those that are left out.
@@ -147,8 +152,10 @@ func TestNATSDoor(t *testing.T) {
 	if !strings.Contains(approved, "ann") || strings.Contains(approved, "bob") {
 		t.Errorf("approved by %s", approved)
 	}
-	planner.want("200", `"state":"completed"`, "submit", args{"trace": "door", "turn": "t2", "wait_ms": 60000, "format": "openai", "message": args{"role": "assistant",
-		"tool_calls": []args{{"id": "c1", "type": "function", "function": args{"name": "echo", "arguments": `{"v":1}`}}}}})
+	planner.want("200", `"state":"completed"`, "submit", args{"trace": "door", "turn": "t2", "wait_ms": 60000, "format": "openai", "message": args{
+		"role":       "assistant",
+		"tool_calls": []args{{"id": "c1", "type": "function", "function": args{"name": "echo", "arguments": `{"v":1}`}}},
+	}})
 	n.guest("other").want("403", "its own turns", "turn", args{"trace": "door", "turn": "t1"})
 	planner.want("403", "problem:other-name", "submit", args{"principal": "other", "calls": []call{{Tool: "echo"}}})
 	eye.want("200", `"next":"`, "events", args{"from": "start", "limit": 1000})
@@ -190,6 +197,10 @@ func TestNATSDoorAnswersNowhereElse(t *testing.T) {
 		if err := n.guest("eye").nc.PublishRequest("$SRV."+verb, "sluice.ev.x.y", nil); err != nil {
 			t.Fatal(err)
 		}
+	}
+	traced := &nats.Msg{Subject: "sluice.api.ann.whoami", Header: nats.Header{"Nats-Trace-Dest": {"sluice.ev.x.y"}}}
+	if err := ann.nc.PublishMsg(traced); err != nil { // the server itself would tell there what becomes of it
+		t.Fatal(err)
 	}
 	ann.want("200", "", "whoami", nil) // it is heard behind them
 	n.guest("eye").want("200", "", "whoami", nil)
@@ -270,7 +281,9 @@ func TestNATSThrough(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	n := p.serve("--nats-users", p.natsUsers())
-	as := func(user string, args ...string) []string { return append(args, "--as", user, "--nats", n.natsURL(user)) }
+	as := func(user string, args ...string) []string {
+		return append(args, "--as", user, "--nats", n.natsURL(user))
+	}
 	run := func(code int, part, in string, args ...string) {
 		t.Helper()
 		got := verb(t, in, args...)
@@ -282,7 +295,7 @@ func TestNATSThrough(t *testing.T) {
 	run(0, "cli/t1", calls, as("planner", "submit", "-", "--trace", "cli", "--turn", "t1", "--can-ask", "--wait=false")...)
 	n.inbox("cli", 2)
 	run(0, `"planner"`, "", as("planner", "whoami")...)
-	run(0, "cli/t1/0@1", "", as("ann", "inbox")...)
+	run(0, "cli/t1/0", "", as("ann", "inbox")...)
 	run(0, "cli/t1/1@1", "", as("ann", "inbox", "show", "cli/t1/1")...)
 	run(1, "role approver", "", as("planner", "approve", "cli/t1/0")...)
 	run(2, "--by", "", as("ann", "approve", "cli/t1/0", "--by", "bob")...)

@@ -255,6 +255,9 @@ func (s *sim) approval(t lifecycle.Turn, i int) lifecycle.Command {
 	if c := t.Calls[i]; c.Asked != nil && s.chance(0.3) {
 		cmd.Hash = c.Asked.Hash
 	}
+	if c := t.Calls[i]; c.Asked != nil {
+		cmd.Asking = c.Asked.Number() - int(t.Seq%2) // the last one, or the one before, or any
+	}
 	return cmd
 }
 

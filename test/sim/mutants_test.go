@@ -69,7 +69,7 @@ var ofDeciders = []mutant{
 	{"calls on one file share a batch", "plan.go", " || meet(a.Resources, b.Resources):", ":"},
 	{"a tool of tier approval is not asked about", "gates.go", "if asks == nil && c.Verdict.Tier != events.Approval {", "if asks == nil {"},
 	{"the policy's question is dropped", "gates.go", "			asks = f\n", ""},
-	{"an approval comes after a cancel", "anyone.go", "if _, _, ok := d.t.Cancelled(call); ok {\n		return nil, fmt", "if false {\n		return nil, fmt"},
+	{"an approval comes after a cancel", "people.go", "if _, _, ok := d.t.Cancelled(call); ok {\n		return nil, fmt", "if false {\n		return nil, fmt"},
 	{"what has run is denied", "owner.go", "case end != nil && end.Ruling == Deny && call.Attempt > 0:", "case false:"},
 	{"a poisoned turn is taken over for ever", "claim.go", "if takeovers > MaxTakeovers {", "if takeovers > MaxTakeovers && false {"},
 	{"the turn completes with a call open", "state.go", "return !slices.ContainsFunc(t.Calls, (*Call).Open)", "return !slices.ContainsFunc(t.Calls[:1], (*Call).Open)"},

@@ -276,7 +276,7 @@ func openMany() error {
 
 // forkMany starts more than a command may.
 func forkMany() error {
-	for range 200 {
+	for range 600 {
 		if _, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "30"}, nil); err != nil {
 			return err
 		}

@@ -209,6 +209,44 @@ func sleepers(mark string) []string {
 	})
 }
 
+// TestHiddenUnderEveryName: a link is no other place.
+func TestHiddenUnderEveryName(t *testing.T) {
+	_, landlock, all := forms(t)
+	for _, form := range []form{landlock, all} {
+		t.Run(form.name, func(t *testing.T) {
+			form.need(t)
+			workspace, outside := dirs(t)
+			data := filepath.Join(outside, "data")
+			write(t, filepath.Join(data, "log"), secret)
+			write(t, filepath.Join(data, "in/log"), secret)
+			write(t, filepath.Join(outside, "token"), secret)
+			for name, to := range map[string]string{"toData": data, "toTop": outside, "inData": data + "/in"} {
+				if err := os.Symlink(to, filepath.Join(workspace, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hide := []string{data, filepath.Join(outside, "token"), "/nonexistent/data"}
+			line := `cat log in/log data/log data/in/log token "$PWD/data/log" "$OUT/data/log" "$OUT/token"; ls -A data; exit 1`
+			for _, dir := range []string{data, data + "/in", workspace + "/toData", workspace + "/inData", outside, workspace + "/toTop", workspace} {
+				got := run(t, job{line: line, env: []string{"OUT=" + outside}, policy: sandbox.Policy{Workspace: dir, Write: true, Hide: hide, Use: form.use}})
+				holds := dir == outside || strings.HasSuffix(dir, "toTop") // nothing can be hidden in what is granted without namespaces
+				if strings.Contains(got.out, secret) && (form.use.Namespaces || !holds) {
+					t.Errorf("workspace %s: %+v", dir, got)
+				}
+				if inside := strings.Contains(dir, "ata"); inside != strings.HasPrefix(got.out, "not started: ") {
+					t.Errorf("workspace %s: %+v", dir, got)
+				}
+			}
+			for _, grant := range []string{workspace + "/toTop", outside} {
+				got := run(t, job{line: "cat " + grant + "/token " + grant + "/data/log", policy: sandbox.Policy{Workspace: workspace, Read: []string{grant}, Hide: hide, Use: form.use}})
+				if form.use.Namespaces && strings.Contains(got.out, secret) {
+					t.Errorf("%s: %+v", grant, got)
+				}
+			}
+		})
+	}
+}
+
 // TestAFailureIsNoRun: what cannot be contained is not started.
 func TestAFailureIsNoRun(t *testing.T) {
 	_, landlock, all := forms(t)

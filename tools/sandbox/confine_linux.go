@@ -100,13 +100,9 @@ const (
 // landlock restricts the calling thread, and what it starts, as far as the kernel's
 // version of it goes.
 func (r *Room) landlock() error {
-	args := []any{ofAll, landlock.ScopedSet(ll.ScopeAbstractUnixSocket | ll.ScopeSignal)}
+	c := landlock.Config{HandledAccessFS: ofAll, Scoped: ll.ScopeAbstractUnixSocket | ll.ScopeSignal}
 	if !r.p.Network && !r.p.Use.Namespaces { // with a network of its own the command may use all of that
-		args = append(args, landlock.AccessNetSet(ll.AccessNetBindTCP|ll.AccessNetConnectTCP|ll.AccessNetBindUDP|ll.AccessNetConnectSendUDP))
-	}
-	c, err := landlock.NewConfig(args...)
-	if err != nil {
-		return err
+		c.HandledAccessNet = ll.AccessNetBindTCP | ll.AccessNetConnectTCP | ll.AccessNetBindUDP | ll.AccessNetConnectSendUDP
 	}
 	rules, err := r.grants()
 	if err != nil {

@@ -76,6 +76,12 @@ func Enter(p Policy) (*Room, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
+	hidden, err := p.hidden()
+	if err != nil {
+		return nil, err
+	}
+	p.Hide = hidden
+	r.p = p
 	unix.Umask(0o022)
 	if p.Use.Namespaces {
 		if err := r.furnish(); err != nil {
@@ -95,6 +101,35 @@ func Enter(p Policy) (*Room, error) {
 		}
 	}
 	return r, nil
+}
+
+// hidden are the paths to hide that are there, without links, and under every name that
+// a path which the policy grants gives them. A granted path that is hidden itself is
+// refused, whatever name it is given under.
+func (p Policy) hidden() ([]string, error) {
+	var out []string
+	for _, path := range p.Hide {
+		secret, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			if absent(err) {
+				continue
+			}
+			return nil, fmt.Errorf("hide %s: %w", path, err)
+		}
+		out = append(out, secret)
+		for _, granted := range slices.Concat([]string{p.Workspace}, p.Read, p.Writable, p.searched()) {
+			whole, err := filepath.EvalSymlinks(granted)
+			switch rel, relErr := filepath.Rel(whole, secret); {
+			case err != nil || relErr != nil: // what is not there is granted to nobody
+			case Within(whole, secret):
+				return nil, fmt.Errorf("%s is a place that no command may see: name another one", granted)
+			case Within(secret, whole):
+				out = append(out, filepath.Join(granted, rel))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
 }
 
 // Env is what the environment of the command needs beside the command's own.
@@ -172,8 +207,9 @@ func loopback() error {
 // reserved are the low numbers that are not given to processes a second time.
 const reserved = 300
 
-// boundPIDs bounds the processes of this pid namespace, root's too, on a kernel that
-// has such a bound for each. On an older one the file is the machine's.
+// boundPIDs bounds the processes of this pid namespace, on a kernel that has such a
+// bound for each: root's, too, whom RLIMIT_NPROC does not hold. On an older kernel the
+// file is the machine's. The reserved numbers are used once, so they come on top.
 func boundPIDs(proc, n int) {
 	if !kernelAtLeast(6, 14) || os.Getpid() != 1 {
 		return
@@ -305,7 +341,7 @@ func (h *house) gatherSystem() error {
 				continue
 			}
 		}
-		if err := h.take(path, readable, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := h.take(path, readable, 0); err != nil && !absent(err) {
 			return err
 		}
 	}
@@ -329,7 +365,7 @@ func (h *house) gatherOwn() error {
 			if list.attr == readable && slices.ContainsFunc(system, func(dir string) bool { return Within(path, dir) }) {
 				continue // there already
 			}
-			if err := h.take(filepath.Clean(path), list.attr, list.grade); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := h.take(filepath.Clean(path), list.attr, list.grade); err != nil && !absent(err) {
 				return err
 			}
 		}
@@ -346,16 +382,14 @@ func (h *house) gatherOwn() error {
 	return h.take(filepath.Clean(h.p.Workspace), attr, 3)
 }
 
-// cover hides what is at a path, under every name that leads there.
+// absent says that something is not there, for the node's user at least.
+func absent(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) || errors.Is(err, unix.ENOTDIR)
+}
+
+// cover hides what is at a path.
 func (h *house) cover(path string) error {
-	path, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	info, err := os.Lstat(path)
+	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}

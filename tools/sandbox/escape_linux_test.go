@@ -124,7 +124,7 @@ var escapes = []escape{
 	{name: "hostname"},
 	{name: "clock"},
 	{name: "kcmp", works: "yes"},
-	{name: "tiocsti", works: "yes"},
+	{name: "tiocsti", works: "root"},
 	{name: "a namespace by program", line: `unshare -Ur true && echo ESCAPED`},
 	{name: "another identity", line: `setpriv --reuid 1 true && echo ESCAPED`, works: "root"},
 }

@@ -21,7 +21,7 @@ type Policy struct {
 	Workspace string   // absolute; where the command runs
 	Write     bool     // the workspace may be changed
 	Network   bool     // the command has the network of the machine, loopback included
-	Read      []string // absolute; readable beside what every command may read; what does not exist is left out
+	Read      []string // absolute; readable beside what every command may read; what does not exist, or may not be read, is left out
 	Writable  []string // absolute; readable and writable, also where Write is not set, for caches; likewise
 	Path      string   // the command's PATH: its absolute directories are readable
 	Hide      []string // absolute; never there, whatever holds them; only with namespaces
@@ -104,9 +104,6 @@ func (p Policy) check() error {
 	if filepath.Clean(p.Workspace) == "/" {
 		return errors.New("the workspace is the whole file system: name a directory")
 	}
-	if slices.Contains(p.Hide, filepath.Clean(p.Workspace)) {
-		return fmt.Errorf("the workspace is %s, which no command may see: name another directory", p.Workspace)
-	}
 	return nil
 }
 
@@ -143,7 +140,7 @@ var system = []string{
 // servers, the table of passwords and what belongs to services are not among them.
 var settings = []string{
 	"alternatives", "bash.bashrc", "bash_completion.d", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "default/locale",
-	"fonts", "gai.conf", "group", "host.conf", "hosts", "inputrc", "java", "java-17-openjdk", "java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
+	"fonts", "gai.conf", "gitconfig", "group", "host.conf", "hosts", "inputrc", "java", "java-17-openjdk", "java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
 	"locale.alias", "localtime", "lsb-release", "magic", "mailcap", "manpath.config", "mime.types", "networks", "nsswitch.conf", "os-release",
 	"passwd", "perl", "pki/ca-trust", "pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "profile", "profile.d", "protocols", "python3", "resolv.conf",
 	"rpc", "services", "shells", "skel", "ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "static", "terminfo", "timezone", "vimrc", "xattr.conf",

@@ -167,3 +167,30 @@ func TestOtherWorkTrees(t *testing.T) {
 		t.Error(why)
 	}
 }
+
+// TestAbsoluteNamesAreLookedAt: the policy knows the workspace, and lets a line run
+// unasked that names files in it by absolute paths.
+func TestAbsoluteNamesAreLookedAt(t *testing.T) {
+	dir := workspaceOf(t, map[string]string{
+		"link": "->/etc/passwd", "f": "mine\n", "evil": "#!/bin/sh\ntouch ran\n",
+		".git/HEAD": "ref: refs/heads/main\n", ".git/objects/": "", ".git/refs/": "", ".git/config": "[core]\n\tfsmonitor = ./evil\n",
+	})
+	if err := os.Chmod(filepath.Join(dir, "evil"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]events.Code{
+		"cat " + dir + "/link": events.AccessDenied, "cat " + dir + "/l*": events.AccessDenied, "cd " + dir + " && cat link": events.AccessDenied,
+		"cat " + dir + "/f": "", "git ls-files " + dir: "", "git status " + dir: "",
+	} {
+		r := runIn(t.Context(), t, Config{}, dir, Args{Command: line})
+		if r.Result.Error != nil && r.Result.Error.Code == events.ExecutionError && strings.HasPrefix(line, "git") {
+			continue // no git here
+		}
+		if got := r.Result.Error; (got == nil) != (want == "") || got != nil && got.Code != want {
+			t.Errorf("%q: %+v %q", line, got, r.Result.Text.Text)
+		}
+		if _, err := os.Lstat(filepath.Join(dir, "ran")); err == nil {
+			t.Fatalf("%q started what the repository names", line)
+		}
+	}
+}

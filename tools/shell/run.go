@@ -31,7 +31,7 @@ func run(ctx context.Context, in tools.Invocation, args Args, c Config) (events.
 	if err != nil {
 		return events.Result{}, err
 	}
-	line := classify(args.Command)
+	line := classifyIn(in.Workspace, args.Command)
 	if err := inside(in.Workspace, line); err != nil {
 		return events.Result{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -84,7 +85,7 @@ func (d *dialer) dial(ctx context.Context, _, hostport string) (net.Conn, error)
 	for _, a := range addresses {
 		c, err := d.connect(ctx, family(a), net.JoinHostPort(a.String(), port))
 		if err == nil {
-			return &boundedConn{Conn: c, left: d.wire}, nil
+			return &boundedConn{Conn: c, left: d.wire, asked: make(chan struct{})}, nil
 		}
 		failed = append(failed, err)
 		if ctx.Err() != nil {
@@ -127,13 +128,29 @@ func family(a netip.Addr) string {
 // errTooMuch says that a server sends without an end.
 var errTooMuch = errors.New("it sends more than is read")
 
-// boundedConn reads no more than was agreed, whatever a body unpacks to.
+// boundedConn reads no more than was agreed, whatever a body unpacks to, and nothing
+// before anything was asked: what comes unasked net/http would write to the log.
 type boundedConn struct {
 	net.Conn
-	left int64
+	left  int64
+	asked chan struct{} // closed by the first Write, or by Close
+	once  sync.Once
+}
+
+func (c *boundedConn) ask() { c.once.Do(func() { close(c.asked) }) }
+
+func (c *boundedConn) Write(p []byte) (int, error) {
+	c.ask()
+	return c.Conn.Write(p)
+}
+
+func (c *boundedConn) Close() error {
+	c.ask()
+	return c.Conn.Close()
 }
 
 func (c *boundedConn) Read(p []byte) (int, error) {
+	<-c.asked
 	if c.left <= 0 {
 		return 0, errTooMuch
 	}

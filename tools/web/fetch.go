@@ -212,7 +212,7 @@ func (f *fetcher) failure(ctx context.Context, u *url.URL, err error) error {
 	host := hostPort(u)
 	for _, e := range []error{ssrf.ErrProhibitedIP, ssrf.ErrProhibitedPort, ssrf.ErrProhibitedNetwork, ssrf.ErrInvalidHostPort} {
 		if errors.Is(err, e) {
-			return denied("%s, or a redirect from it, leads to an %v: only public hosts are fetched, on their usual ports", host, e)
+			return denied("%s, or a redirect from it, leads to a %v: only public hosts are fetched, on their usual ports", host, e)
 		}
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {

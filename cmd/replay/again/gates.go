@@ -130,12 +130,7 @@ func until(now, expires time.Time) time.Duration {
 func (w *walker) begin(e entry, c *lifecycle.Call) []candidate {
 	switch v := e.Event.(type) {
 	case *events.Started:
-		return []candidate{{cmd: func(now time.Time) lifecycle.Command {
-			return lifecycle.Begin{
-				Call: e.Call, Findings: findings(lifecycle.StartGates, lifecycle.Finding{}), Verdict: *c.Verdict,
-				Wall: max(v.Deadline.Sub(now), 1), Locks: v.Locks, Expect: v.Expect, Breaker: v.Breaker, Containment: v.Containment,
-			}
-		}}}
+		return w.started(e, c, v)
 	case *events.Failed:
 		return w.failedAgain(e, c, v)
 	}
@@ -164,6 +159,32 @@ func (w *walker) begin(e entry, c *lifecycle.Call) []candidate {
 		}
 	}
 	return out
+}
+
+// started is the way to a start. Where the policy was asked again as the call began, it is
+// asked again here, too: what it would deny then does not start.
+func (w *walker) started(e entry, c *lifecycle.Call, v *events.Started) []candidate {
+	verdict, found := *c.Verdict, lifecycle.Finding{}
+	verdict.Judged = v.Judged
+	var asked *judgement
+	if !v.Judged.IsZero() {
+		for _, j := range w.ask(e, c) {
+			if j == nil || j.unjudged != "" || j.finding.Ruling != lifecycle.Deny {
+				asked = nil
+				break
+			}
+			asked = j
+		}
+	}
+	if asked != nil {
+		found = asked.finding
+	}
+	return []candidate{{asked: asked, cmd: func(now time.Time) lifecycle.Command {
+		return lifecycle.Begin{
+			Call: e.Call, Findings: findings(lifecycle.StartGates, found), Verdict: verdict,
+			Wall: max(v.Deadline.Sub(now), 1), Locks: v.Locks, Expect: v.Expect, Breaker: v.Breaker, Containment: v.Containment,
+		}
+	}}}
 }
 
 // fresh says whether a start gate's finding is the policy's own. A tool that takes

@@ -49,6 +49,8 @@ func judgedAt(e events.Event, commit time.Time) time.Time {
 		at = v.Verdict.Judged
 	case *events.Denied:
 		at = v.Judged
+	case *events.Started:
+		at = v.Judged
 	}
 	if at.IsZero() {
 		at = commit

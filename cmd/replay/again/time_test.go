@@ -128,10 +128,27 @@ func TestAYesInTime(t *testing.T) {
 	if _, ok := lastOf(h.load(key), 0).(*events.Completed); !ok || by.times.Load() != 2 {
 		t.Errorf("%+v, asked %d times", lastOf(h.load(key), 0), by.times.Load())
 	}
-	for _, strict := range []bool{false, true} {
-		if r := again.Turn(key, h.load(key), again.Config{Policy: window(t, end), Strict: strict}); r.Difference != nil || r.Decided != r.Events {
-			t.Errorf("strict %t: %v", strict, r.Difference)
+	log := h.load(key)
+	for _, conf := range []again.Config{{Policy: window(t, end)}, {Policy: window(t, end), Strict: true}, {}, {Strict: true}} {
+		if r := again.Turn(key, log, conf); r.Difference != nil || r.Decided != r.Events {
+			t.Errorf("strict %t: %v", conf.Strict, r.Difference)
 		}
+	}
+	var judged time.Time
+	for _, s := range log {
+		for _, r := range s.Commit.Records {
+			if v, ok := r.Event.(*events.Started); ok {
+				judged = v.Judged
+			}
+		}
+	}
+	if judged.IsZero() || !judged.Before(end) {
+		t.Fatalf("it started as judged at %s", judged)
+	}
+	// A window that closed between the plan and the start would have kept it from starting.
+	r := again.Turn(key, log, again.Config{Policy: window(t, judged)})
+	if r.Difference == nil || !strings.Contains(r.Difference.String(), "recorded started attempt 1, would decide denied PERMISSION_DENIED by authorize: The window is over.") {
+		t.Errorf("%v", r.Difference)
 	}
 }
 

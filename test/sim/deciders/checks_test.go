@@ -111,7 +111,7 @@ func (s *sim) agreed(e effect) {
 		}
 	}
 	c := t.Calls[e.call.Offset]
-	if t.Planned == nil || !slices.Contains(t.Planned.Inherited.Approvals, lifecycle.SessionApproval(c.Tool, c.Hash)) {
+	if t.Planned == nil || !slices.ContainsFunc(t.Planned.Inherited.Session, func(y events.SessionYes) bool { return y.Tool == c.Tool && y.Hash == c.Hash }) {
 		s.fail("L3: %s has had an effect, and nobody has agreed to it", e.call)
 	}
 }

@@ -239,6 +239,12 @@ func (s *sim) approval(t lifecycle.Turn, i int) lifecycle.Command {
 	if c := t.Calls[i]; c.Asked != nil && s.chance(0.3) {
 		cmd.Hash = c.Asked.Hash
 	}
+	if c := t.Calls[i]; c.Asked != nil && s.chance(0.3) {
+		cmd.Asking = c.Asked.Number() - s.rng.IntN(2) // 0, the last one or the one before
+	}
+	if s.chance(0.1) { // which is refused
+		cmd.By = t.Submitted.Principal
+	}
 	return cmd
 }
 
