@@ -76,9 +76,15 @@ func TestATierThatLies(t *testing.T) {
 		class events.OpClass
 		want  events.Tier
 	}{
-		{events.Readonly, events.OpRead, events.Readonly}, {events.Readonly, "", events.Readonly}, {events.Readonly, events.OpExecute, events.Readonly},
-		{events.Readonly, events.OpWrite, events.Irreversible}, {events.Reversible, events.OpWrite, events.Reversible}, {events.Readonly, events.OpDelegate, events.Irreversible},
-		{"mild", events.OpRead, events.Irreversible}, {"", events.OpRead, events.Irreversible}, {events.Approval, events.OpRead, events.Approval},
+		{events.Readonly, events.OpRead, events.Readonly},
+		{events.Readonly, "", events.Readonly},
+		{events.Readonly, events.OpExecute, events.Readonly},
+		{events.Readonly, events.OpWrite, events.Irreversible},
+		{events.Reversible, events.OpWrite, events.Reversible},
+		{events.Readonly, events.OpDelegate, events.Irreversible},
+		{"mild", events.OpRead, events.Irreversible},
+		{"", events.OpRead, events.Irreversible},
+		{events.Approval, events.OpRead, events.Approval},
 	} {
 		tool := second("t", events.Irreversible, c.class, &ran)
 		tool.TierOf = func(json.RawMessage) events.Tier { return c.tier }

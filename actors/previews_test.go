@@ -245,6 +245,16 @@ func TestPreviewsNeverHinderTheAsking(t *testing.T) {
 			return events.Preview{Kind: events.PreviewDiff, Text: events.Body{Text: long}}, nil
 		},
 	}
+	for name, preview := range previews {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			previewed(t, name, preview)
+		})
+	}
+}
+
+// previewed has a call asked about, and looks at what is recorded of its preview.
+func previewed(t *testing.T, name string, preview func(context.Context, tools.Invocation) (events.Preview, error)) {
 	wants := map[string]func(*events.Preview) bool{
 		"none": func(p *events.Preview) bool { return p == nil },
 		"fails": func(p *events.Preview) bool {
@@ -259,32 +269,27 @@ func TestPreviewsNeverHinderTheAsking(t *testing.T) {
 		"secret": func(p *events.Preview) bool { return p.Note != "" && strings.Contains(p.Text.Text, "token=") },
 		"large":  func(p *events.Preview) bool { return p.Text.Ref != nil && p.Text.Text == "" && p.Note != "" },
 	}
-	for name, preview := range previews {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := memlog.New(memlog.Config{}).View("a")
-			tool := testTool("ask", events.Approval, echo)
-			tool.Preview = preview
-			testNode(t, b, nil, tool)
-			key := submit(t, b, events.TurnSubmitted{Calls: calls("ask"), CanAsk: true})
-			turn := until(t, b, key, "parking", func(turn lifecycle.Turn) bool { return turn.Parked != nil })
-			p := turn.Calls[0].Asked.Preview
-			if !wants[name](p) {
-				t.Errorf("recorded: %+v", p)
-			}
-			if text := fmt.Sprintf("%+v", p); strings.Contains(text, "sk-ant-api03-AAA") {
-				t.Errorf("a secret is in the log: %s", text)
-			}
-			if p != nil && p.Text.Ref != nil {
-				whole, err := b.Blobs().Get(t.Context(), *p.Text.Ref)
-				if err != nil || !strings.HasSuffix(string(whole), "THE END") || len(whole) > maxPreview+100 {
-					t.Errorf("%d bytes, %v", len(whole), err)
-				}
-			}
-			as(t, b, key, lifecycle.Approve{Call: 0, By: boss})
-			if name != "odd" { // whose base is no file at all
-				wantLasts(t, ended(t, b, key), "completed")
-			}
-		})
+	b := memlog.New(memlog.Config{}).View("a")
+	tool := testTool("ask", events.Approval, echo)
+	tool.Preview = preview
+	testNode(t, b, nil, tool)
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("ask"), CanAsk: true})
+	turn := until(t, b, key, "parking", func(turn lifecycle.Turn) bool { return turn.Parked != nil })
+	p := turn.Calls[0].Asked.Preview
+	if !wants[name](p) {
+		t.Errorf("recorded: %+v", p)
+	}
+	if text := fmt.Sprintf("%+v", p); strings.Contains(text, "sk-ant-api03-AAA") {
+		t.Errorf("a secret is in the log: %s", text)
+	}
+	if p != nil && p.Text.Ref != nil {
+		whole, err := b.Blobs().Get(t.Context(), *p.Text.Ref)
+		if err != nil || !strings.HasSuffix(string(whole), "THE END") || len(whole) > maxPreview+100 {
+			t.Errorf("%d bytes, %v", len(whole), err)
+		}
+	}
+	as(t, b, key, lifecycle.Approve{Call: 0, By: boss})
+	if name != "odd" { // whose base is no file at all
+		wantLasts(t, ended(t, b, key), "completed")
 	}
 }

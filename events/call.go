@@ -106,7 +106,7 @@ type Approved struct {
 	Args  *Body     `json:"args,omitempty"` // changed arguments: they pass all gates again
 	// Secrets are the sealed values that Args refers to.
 	Secrets []SecretRef `json:"secrets,omitempty"`
-	Note  string    `json:"note,omitempty"`
+	Note    string      `json:"note,omitempty"`
 }
 
 // Authorized says that every gate up to a person has let the call through.

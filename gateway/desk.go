@@ -41,6 +41,9 @@ type DeskConfig struct {
 	// Vault keeps the secrets of calls outside the log; nil: calls with secrets are
 	// refused.
 	Vault *vault.Vault
+	// Declared are the arguments of a tool that its schema says are secrets, as JSON
+	// Pointers; nil: what tools there are is not known here. It must be quick.
+	Declared func(tool string) []string
 	// Seen hears of every commit that the desk has appended, with the tools of calls
 	// that some node has let through; nil: nobody does. It must not block.
 	Seen func(s bus.Stored, tools map[int]string)
@@ -82,6 +85,7 @@ type Desk struct {
 	newID func() string
 	log   *slog.Logger
 	vault *vault.Vault
+	marks func(tool string) []string // see DeskConfig.Declared
 	seen  func(bus.Stored, map[int]string)
 
 	waiting  waiting
@@ -97,7 +101,10 @@ type Desk struct {
 func NewDesk(c DeskConfig) *Desk {
 	d := &Desk{
 		bus: c.Bus, local: c.Local, boot: c.Boot, poll: cmp.Or(c.Poll, 2*time.Second),
-		now: c.Now, newID: c.NewID, log: c.Log, vault: c.Vault, seen: c.Seen,
+		now: c.Now, newID: c.NewID, log: c.Log, vault: c.Vault, marks: c.Declared, seen: c.Seen,
+	}
+	if d.marks == nil {
+		d.marks = func(string) []string { return nil }
 	}
 	if d.seen == nil {
 		d.seen = func(bus.Stored, map[int]string) {}

@@ -27,7 +27,7 @@ func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed) {
 	s.Calls = slices.Clone(s.Calls)
 	for i := range s.Calls {
 		c := &s.Calls[i]
-		declared := declaredIn(c.Secrets)
+		declared := append(declaredIn(c.Secrets), d.marks(c.Tool)...)
 		c.Secrets = nil
 		c.Key = d.sealKey(c.Key)
 		if c.Refused != nil {
@@ -133,7 +133,7 @@ func (d *Desk) sealChanged(ctx context.Context, call events.CallKey, text string
 	}
 	o := secrets.Sealing{ID: d.secretID}
 	if c := v.Turn.Call(call.Offset); c != nil {
-		o.Keep = c.Secrets
+		o.Keep, o.Declared = c.Secrets, d.marks(c.Tool)
 	}
 	got := secrets.Seal(text, o)
 	fresh := slices.ContainsFunc(got.Values, func(v secrets.Value) bool { return v != "" })

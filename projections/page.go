@@ -2,7 +2,10 @@ package projections
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -283,7 +286,7 @@ func fold(l, first, more string) string {
 // warnings are what could mislead who reads the call.
 func warnings(p Pending, w Whole) []string {
 	var out []string
-	all := strings.Join([]string{p.Asks, w.Args, w.Preview}, "\n")
+	all := strings.Join([]string{p.Asks, saidIn(w.Args), w.Preview}, "\n")
 	if n := hidden(all); n > 0 {
 		out = append(out, fmt.Sprintf("%d characters that a terminal hides or obeys stand in it, and are shown as \\u and digits", n))
 	}
@@ -294,6 +297,33 @@ func warnings(p Pending, w Whole) []string {
 		out = append(out, "what it would change could not be found out: read the call itself")
 	}
 	return out
+}
+
+// saidIn are the texts in arguments, as the tool gets them and not as JSON writes them.
+func saidIn(args string) string {
+	var v any
+	if json.Unmarshal([]byte(args), &v) != nil {
+		return args
+	}
+	var b strings.Builder
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			b.WriteString(v + "\n")
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(v)) {
+				b.WriteString(name + "\n")
+				walk(v[name])
+			}
+		}
+	}
+	walk(v)
+	return b.String()
 }
 
 // hidden counts the characters of several lines that are shown as escapes.

@@ -114,11 +114,10 @@ func compilePattern(s string) (jsonschema.Regexp, error) {
 	if len(s) > maxPattern {
 		return nil, fmt.Errorf("a regular expression has %d bytes, and at most %d are taken", len(s), maxPattern)
 	}
-	parsed, err := syntax.Parse(s, syntax.Perl)
+	size, err := RegexpSize(s)
 	if err != nil {
 		return nil, err
 	}
-	size := instructions(parsed)
 	if size > maxInstructions {
 		return nil, fmt.Errorf("the regular expression %q repeats too much: it comes to more than %d steps", shorten(s, 100), maxInstructions)
 	}
@@ -126,18 +125,28 @@ func compilePattern(s string) (jsonschema.Regexp, error) {
 	return pattern{re, size}, err
 }
 
-// instructions is about how large a regular expression becomes when it is compiled;
-// what is over maxInstructions is not counted out.
+// RegexpSize is about how many instructions a regular expression (RE2) has when it is
+// compiled, without compiling it; more than a million are not counted out. Matching takes at most
+// that many steps for each byte, and cannot be stopped. It returns an error of
+// regexp/syntax for what is no regular expression.
+func RegexpSize(expr string) (int, error) {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	return instructions(re), nil
+}
+
 func instructions(re *syntax.Regexp) int {
+	const most = 1_000_000
 	n := 1 + len(re.Rune)
 	for _, sub := range re.Sub {
-		n += instructions(sub)
+		n = min(n+instructions(sub), most)
 	}
 	if re.Op == syntax.OpRepeat {
-		times := max(re.Min, re.Max)
-		n = min(n, maxInstructions+1) * max(times, 1)
+		n *= max(re.Min, re.Max, 1)
 	}
-	return min(n, maxInstructions+1)
+	return min(n, most)
 }
 
 // compiled is a schema with what its validation costs.

@@ -191,13 +191,35 @@ func TestOrdinaryArgumentsAreAffordable(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"a long text":             {property(`{"type":"string","minLength":1}`), `{"v":"` + strings.Repeat("word ", 200_000) + `"}`},
 		"a long text, a pattern":  {property(`{"pattern":"^[a-z ]+$"}`), `{"v":"` + strings.Repeat("word ", 200_000) + `"}`},
-		"many unique names":       {property(`{"uniqueItems":true,"items":{"type":"string"}}`), `{"v":[` + repeated(50_000, `"name %d"`) + `]}`},
-		"many unique numbers":     {property(`{"uniqueItems":true,"items":{"type":"integer"}}`), `{"v":[` + repeated(50_000, `%d`) + `]}`},
-		"a table":                 {property(`{"items":{"type":"object","required":["a","b"],"additionalProperties":false,"properties":{"a":{"type":"integer"},"b":{"type":"string"},"c":{"type":"boolean"}}}}`), `{"v":[` + repeated(20_000, `{"a":%d,"b":"x","c":true}`) + `]}`},
+		"many unique names":       {property(`{"uniqueItems":true,"items":{"type":"string"}}`), `{"v":[` + repeated(20_000, `"name %d"`) + `]}`},
+		"many unique numbers":     {property(`{"uniqueItems":true,"items":{"type":"integer"}}`), `{"v":[` + repeated(20_000, `%d`) + `]}`},
+		"a table":                 {property(`{"items":{"type":"object","required":["a","b"],"additionalProperties":false,"properties":{"a":{"type":"integer"},"b":{"type":"string"},"c":{"type":"boolean"}}}}`), `{"v":[` + repeated(8_000, `{"a":%d,"b":"x","c":true}`) + `]}`},
 		"a choice of many values": {property(`{"items":{"enum":[` + repeated(200, `"value-%d"`) + `]}}`), `{"v":[` + repeated(1000, `"value-199"`) + `]}`},
 	} {
 		if vs := Validate(withSchema(c[0]), json.RawMessage(c[1])); vs != nil {
 			t.Errorf("%s: %v", name, vs)
+		}
+	}
+}
+
+// Numbers that are short to write and long to write out are left as they are.
+func TestHeavyNumbersAreNotWrittenOut(t *testing.T) {
+	for _, n := range []string{"1e1000", "9e-1000", "0e1000", "1.5e999", "0.1e-999", "-1E+1000"} {
+		raw := []byte("[" + repeated(100_000, n) + "]")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		plainIntegers(raw)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
+			t.Errorf("%s: %d bytes", n, took)
+		}
+	}
+	for n, want := range map[string]string{
+		"1e3": "1000", "1.0": "1", "-2.50e1": "-25", "0.001e3": "1", "0e-1000": "0", "-0.0": "0", "18446744073709551615.0": "18446744073709551615",
+		"1e19": "10000000000000000000", "1e20": "", "1.5": "", "1e-1": "", "100e-2": "1", "1e21": "", "5": "", "000.1e1": "1",
+	} {
+		if got, ok := plainInteger(n); got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", n, got, ok)
 		}
 	}
 }

@@ -173,14 +173,26 @@ func numberLength(b []byte) int {
 	return n
 }
 
+// plainInteger is a number in digits alone, if it is an integer of 64 bits that is not
+// written so. What is far too large or too small is told without being written out.
 func plainInteger(s string) (string, bool) {
 	if !strings.ContainsAny(s, ".eE") || len(s) > maxDigits {
 		return "", false
 	}
-	if _, exp, ok := strings.Cut(strings.ToLower(s), "e"); ok {
-		if e, err := strconv.Atoi(exp); err != nil || e > maxExponent || e < -maxExponent {
+	mantissa, exp, ok := strings.Cut(strings.ToLower(s), "e")
+	e := 0
+	if ok {
+		var err error
+		if e, err = strconv.Atoi(exp); err != nil || e > maxExponent || e < -maxExponent {
 			return "", false
 		}
+	}
+	whole, frac, _ := strings.Cut(strings.TrimPrefix(mantissa, "-"), ".")
+	if strings.Trim(whole+frac, "0") == "" {
+		return "0", true
+	}
+	if e-len(frac) > 20 || e < -len(whole) {
+		return "", false
 	}
 	r, ok := new(big.Rat).SetString(s)
 	if !ok || !r.IsInt() || r.Num().BitLen() > 64 {

@@ -26,6 +26,7 @@ type DialConfig struct {
 	CA    string // path of the certificates to trust, PEM; "" means the machine's
 	Cert  string // path of the client's certificate, PEM; needs Key
 	Key   string // path of its key, PEM
+	Pin   string // SHA-256 in hex of the only certificate to trust, whatever its names; "": by CA
 	// TLS is asked for also where the URL does not say tls://.
 	TLS bool
 	Log *slog.Logger // nil discards
@@ -73,6 +74,9 @@ func (c DialConfig) options() ([]nats.Option, error) {
 	}
 	if c.Cert != "" {
 		extra = append(extra, nats.ClientCert(c.Cert, c.Key))
+	}
+	if c.Pin != "" {
+		return append(extra, pinned(c.Pin)), nil
 	}
 	if c.TLS {
 		extra = append(extra, nats.Secure(&tls.Config{MinVersion: tls.VersionTLS12}))

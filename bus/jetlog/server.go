@@ -123,7 +123,7 @@ func (s *Server) Announce(edit func(*Running)) error {
 	next := s.running
 	next.More = maps.Clone(next.More)
 	edit(&next)
-	next.PID, next.URL, next.Token = s.running.PID, s.running.URL, s.running.Token
+	next.PID, next.URL, next.Token, next.Pin = s.running.PID, s.running.URL, s.running.Token, s.running.Pin
 	if err := tell(s.cfg.Dir, next); err != nil {
 		return err
 	}

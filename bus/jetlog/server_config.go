@@ -57,6 +57,9 @@ type ServerConfig struct {
 	// Users are who may connect besides who has Token, each with the permissions of
 	// PermissionsOf. A token that is missing then is made.
 	Users []User
+	// Cert and Key are PEM files of the certificate, and its key, for whoever connects
+	// from outside this process; "" means no TLS. SetUsers reads them anew.
+	Cert, Key string
 	// Name of the server, for people; "" means sluice.
 	Name string
 	// MaxStore is how many bytes the server may keep; 0 means three quarters of
@@ -103,7 +106,7 @@ func (c ServerConfig) check() (ServerConfig, error) {
 	case c.Port != 0 && c.Token == "" && len(c.Users) == 0 && !loopback(c.host()):
 		return c, fmt.Errorf("host %s is open to the network, and who can connect can write the log: set a token or name its users, or listen on 127.0.0.1", c.host())
 	}
-	if err := CheckUsers(c.Users); err != nil {
+	if err := errors.Join(CheckUsers(c.Users), c.secure(&server.Options{})); err != nil {
 		return c, err
 	}
 	if len(c.Users) > 0 && c.Token == "" {

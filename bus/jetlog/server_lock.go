@@ -29,6 +29,9 @@ type Running struct {
 	// Token is what NATS clients must give; "" means nothing. The file that it
 	// is told in can be read by the same user only.
 	Token string `json:"token,omitempty"`
+	// Pin is the SHA-256 of the server's certificate, in hex; "" means no TLS. See
+	// DialConfig.
+	Pin string `json:"pin,omitempty"`
 	// More is what else was told, by name.
 	More map[string]string `json:"more,omitempty"`
 }

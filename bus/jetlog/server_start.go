@@ -65,7 +65,12 @@ func (s *Server) start(ctx context.Context) error {
 
 // launch runs the server and connects to it.
 func (s *Server) launch() error {
-	srv, err := server.NewServer(s.cfg.options())
+	o := s.cfg.options()
+	if err := s.cfg.secure(o); err != nil {
+		return err
+	}
+	s.running.Pin = pinOf(o)
+	srv, err := server.NewServer(o)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func (c ServerConfig) let(o *server.Options) {
 
 // SetUsers replaces the users of a running server, which had some from its start.
 // Connections of who is gone, or has other permissions now, are ended; the token's stay.
-// With an error nothing has changed.
+// The certificate is read anew, too. With an error nothing has changed.
 func (s *Server) SetUsers(users []User) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,11 +108,21 @@ func (s *Server) SetUsers(users []User) error {
 	if err := CheckUsers(users); err != nil {
 		return err
 	}
-	if err := s.nats.ReloadOptions(next.options()); err != nil {
+	o := next.options()
+	if err := next.secure(o); err != nil {
+		return err
+	}
+	was := s.running.Pin
+	s.running.Pin = pinOf(o)
+	if err := s.nats.ReloadOptions(o); err != nil {
+		s.running.Pin = was
 		return fmt.Errorf("give the NATS server its users: %w", err)
 	}
 	s.cfg.Users = users
-	return nil
+	if s.running.Pin == was {
+		return nil
+	}
+	return tell(s.cfg.Dir, s.running)
 }
 
 // NewNKey makes an nkey pair: the public key for the users' file, and the seed, which

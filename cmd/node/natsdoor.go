@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -47,6 +48,10 @@ func (r *roll) who(name string) (access.Identity, bool) {
 // serveNATS opens the NATS door for those of a roll, and heeds SIGHUP for it, until ctx
 // ends.
 func (s *serving) serveNATS(ctx context.Context, r *roll) {
+	if host, _, err := net.SplitHostPort(s.set.listen); err == nil && everywhere(host) && s.ses.Server != nil && s.set.bus.cert == "" {
+		s.log.Warn("NATS is open to the network, and speaks no TLS: passwords and all that is said can be read on the way; name a certificate with --nats-cert and --nats-key",
+			"listen-nats", s.set.listen)
+	}
 	door := gateway.NewNATSDoor(gateway.NATSDoorConfig{
 		Desk: s.node.desk, Doors: s.ses.Bus, Who: r.who, Known: s.knownByHTTP, ID: s.node.boot, Version: command.Version(), Tools: s.node.list(s.set.breaker()), Log: s.log,
 	})

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,6 +22,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/policy/secrets"
+	"github.com/sluice-run/sluice/tools"
 )
 
 // secretSettings say how secrets are kept.
@@ -98,6 +104,47 @@ func opener(v *vault.Vault) actors.Vault {
 		return nil
 	}
 	return v
+}
+
+// declaredBy are the arguments that tools' schemas say are secrets.
+func declaredBy(r *tools.Registry) func(tool string) []string {
+	var known sync.Map // of a tool that was added never changes
+	return func(name string) []string {
+		if have, ok := known.Load(name); ok {
+			return have.([]string)
+		}
+		t, ok := r.Lookup(name)
+		if !ok {
+			return nil
+		}
+		var out []string
+		secretMembers(t.Schema, "", 0, &out)
+		known.Store(name, out)
+		return out
+	}
+}
+
+// maxSchemaDepth bounds how deep a schema is looked into.
+const maxSchemaDepth = 16
+
+// secretMembers are the members of an object that its schema marks with
+// "writeOnly": true or "format": "password".
+func secretMembers(schema json.RawMessage, path string, depth int, out *[]string) {
+	var s struct {
+		WriteOnly  bool                       `json:"writeOnly"`
+		Format     string                     `json:"format"`
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if depth > maxSchemaDepth || json.Unmarshal(schema, &s) != nil {
+		return
+	}
+	if path != "" && (s.WriteOnly || s.Format == "password") {
+		*out = append(*out, path)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		secretMembers(s.Properties[name], path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), depth+1, out)
+	}
 }
 
 // discreet is a log that shows nothing that looks like a secret.

@@ -63,7 +63,7 @@ func (a *app) atDoor(do func(*door) error) error {
 		case !found || r.URL == "":
 			return exit.Misused(errors.New("--as needs a NATS server, and none was found on the data directory"), "name it with --nats URL")
 		}
-		c.URL = r.URL
+		c.URL, c.Pin = r.URL, r.Pin
 	}
 	caller, err := jetlog.DialDoor(c, a.as)
 	if err != nil {

@@ -81,7 +81,8 @@ func (p *parsed) has(flags ...string) bool {
 // parse tells flags and operands apart. bad is the first argument that is no
 // flag of the set; with it, the rest is not known. Versions of a program differ
 // in which flags take a value: so that none can make a flag of what is taken for
-// a value or an operand here, those may not look like flags where one does harm.
+// a value or an operand here, values may not look like flags, nor operands where a
+// flag does harm.
 func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 	p = parsed{seen: map[string]bool{}, ended: -1}
 	for i := 0; i < len(args); i++ {
@@ -108,7 +109,7 @@ func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 			return p, w, false
 		}
 		if given == nil && (kind == value || kind == pathname) {
-			if i++; i == len(args) || !args[i].plain() || !s.loose && args[i].flag() && !numeral(args[i].text[1:]) {
+			if i++; i == len(args) || !args[i].plain() || args[i].flag() && !numeral(args[i].text[1:]) && !s.anyText(name) {
 				return p, w, false
 			}
 			given = &args[i].text
@@ -120,6 +121,10 @@ func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 	}
 	return p, bad, true
 }
+
+// anyText reports whether a flag's value may look like a flag: that of a pattern, of a
+// command that has no harmful ones.
+func (s flagSet) anyText(flag string) bool { return s.loose && (flag == "-e" || flag == "--regexp") }
 
 func (p *parsed) keep(name string, kind takes, given *string) {
 	if given == nil {

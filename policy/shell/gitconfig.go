@@ -59,6 +59,8 @@ func startsMore(section, key, value string) bool {
 		return key == "external" || key == "command" || key == "textconv"
 	case "filter":
 		return key == "clean" || key == "smudge" || key == "process"
+	case "hook":
+		return key == "command"
 	case "branch", "tag": // it would have signatures checked, by a program
 		return key == "sort" && strings.Contains(strings.ToLower(value), "signature")
 	case "submodule": // git would run inside of it, by its configuration

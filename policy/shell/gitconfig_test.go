@@ -30,6 +30,7 @@ func TestGitConfig(t *testing.T) {
 		"[filter \"x\"]\n\tprocess = a\n":      "filter.x.process",
 		"[include]\n\tpath = x\n":              "include.path",
 		"[includeIf \"onbranch:main\"] path=x": "includeif.onbranch:main.path",
+		"[hook \"x\"]\n\tcommand = a\n":        "hook.x.command",
 		"[core]\n\tworktree = ..\n":            "core.worktree",
 		"[submodule \"a\"]\n\tignore = none\n": "submodule.a.ignore",
 		"[tag]\n\tsort = Signature:grade\n":    "tag.sort",

@@ -396,3 +396,31 @@ func TestNATSWithoutUsersHasNoDoor(t *testing.T) {
 		t.Errorf("somebody answers: %v", err)
 	}
 }
+
+// TestNATSOverTLS: with a certificate nobody is heard without TLS, and this user's own
+// verbs find their way by themselves.
+func TestNATSOverTLS(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	cert, key, _ := certificates(t, filepath.Dir(p.work))
+	n := p.serve("--nats-users", p.natsUsers(), "--nats-cert", cert, "--nats-key", key)
+	if !strings.HasPrefix(n.NATS, "tls://") {
+		t.Errorf("the node is at %s", n.NATS)
+	}
+	url := strings.Replace(n.NATS, "tls://", "tls://planner:pw-planner@", 1)
+	if nc, err := nats.Connect(url, nats.NoReconnect()); err == nil {
+		nc.Close()
+		t.Error("a certificate of nobody is believed")
+	}
+	run := func(code int, part, in string, args ...string) {
+		t.Helper()
+		got := verb(t, in, args...)
+		if got.code != code || !strings.Contains(got.out+got.err, part) {
+			t.Errorf("%v: %d %s %s, want %d %s", args, got.code, got.out, got.err, code, part)
+		}
+	}
+	run(0, `\"status\":\"success\"`, `{"calls":[{"tool":"echo","args":{"v":1}}]}`, "submit", "-", "--as", "planner", "--nats", url, "--tls-ca", cert, "--trace", "tls", "--turn", "t1", "--format", "openai")
+	run(3, "", `{"calls":[{"tool":"echo","args":{"v":1}}]}`, "submit", "-", "--as", "planner", "--nats", url)
+	run(0, "tls/t1", "", "tail", "--data", p.data, "--from", "start", "--follow=false")
+	run(2, "go together", "", p.args("--nats-cert", cert, "--data", p.data+"2")...)
+}

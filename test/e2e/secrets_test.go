@@ -96,7 +96,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	if exported.code != 0 {
 		t.Fatalf("export: exit %d: %s", exported.code, exported.err)
 	}
-	poll(t, "the watcher has heard the end", func() bool { return strings.Contains(watching.said.String(), `"two"`) })
+	poll(t, "the watcher has heard the end", func() bool { return strings.Contains(watching.said.String(), "two") })
 	watching.signal(syscall.SIGINT)
 	watching.wait(t)
 	shown := program(t, "", replay(t), "show", "--data", p.data, "s")

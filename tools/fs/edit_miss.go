@@ -12,6 +12,7 @@ const (
 	missLines    = 12     // lines of the file that an explanation shows
 	missSearched = 50_000 // lines that it looks through
 	missBytes    = 2 << 20
+	missWanted   = 1000 // lines of an old_string that is looked for loosely
 )
 
 var numbered = regexp.MustCompile(`(?m)^ *\d+\t`)
@@ -68,7 +69,7 @@ func looseMatch(lines []string, old string) (at, n int) {
 	for i, l := range want {
 		want[i] = looseRunes.Replace(l)
 	}
-	if strings.Join(want, "") == "" {
+	if strings.Join(want, "") == "" || len(want) > missWanted {
 		return 0, 0
 	}
 	have := make([]string, min(len(lines), missSearched))

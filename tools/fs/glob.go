@@ -112,12 +112,39 @@ func checkPattern(at, pattern string) error {
 	case !doublestar.ValidatePattern(pattern):
 		return invalid(at, "%q is no pattern: a [ or { is not closed, or a backslash ends it", pattern)
 	}
+	if choices(pattern) > maxChoices {
+		return invalid(at, "%q has more than %d ways to choose from its {a,b}: ask for them one after another", pattern, maxChoices)
+	}
 	for part := range strings.SplitSeq(pattern, "/") {
 		if part == ".." {
 			return invalid(at, "%q has .. in it: say where to look in path", pattern)
 		}
 	}
 	return nil
+}
+
+// maxChoices bounds the ways through the braces of a pattern: each is tried on each name.
+const maxChoices = 256
+
+// choices is how many ways there are through the braces of a pattern, or more: those of
+// all braces multiplied, nested ones included.
+func choices(pattern string) int {
+	n := 1
+	var open []int // alternatives of the braces that are open
+	for i := 0; i < len(pattern) && n <= maxChoices; i++ {
+		switch c := pattern[i]; {
+		case c == '\\':
+			i++
+		case c == '{':
+			open = append(open, 1)
+		case c == ',' && len(open) > 0:
+			open[len(open)-1]++
+		case c == '}' && len(open) > 0:
+			n *= open[len(open)-1]
+			open = open[:len(open)-1]
+		}
+	}
+	return n
 }
 
 // folder is the real name of a directory to look in; "" means the workspace.

@@ -28,6 +28,8 @@ const (
 	maxPattern = 4096
 
 	maxMultiline = 2 << 20 // bytes of the largest file that is searched across lines
+	maxProgram   = 10_000  // instructions of a pattern
+	maxWork      = 1 << 30 // bytes times instructions of one search that cannot be interrupted
 	maxMatches   = 100_000 // after which a search stops counting
 )
 
@@ -61,6 +63,8 @@ func Grep() (tools.Tool, error) {
 type search struct {
 	args  grepIn
 	re    *regexp.Regexp
+	size  int // of re, in instructions
+	work  int // maxWork, but in tests
 	types []string
 	root  *os.Root
 
@@ -150,11 +154,17 @@ func newSearch(args grepIn) (*search, error) {
 	if flags != "" {
 		pattern = "(?" + flags + ")" + pattern
 	}
-	re, err := regexp.Compile(pattern)
+	size, err := tools.RegexpSize(pattern)
+	if err == nil && size > maxProgram { // BEFORE it is compiled: (a{1000}){1000} is short
+		return nil, invalid("/pattern", "the pattern repeats too much: it comes to more than %d steps; use + or * for long repetitions", maxProgram)
+	}
+	if err == nil {
+		s.re, err = regexp.Compile(pattern)
+	}
 	if err != nil {
 		return nil, invalid("/pattern", "%v; RE2 has no look-around and no back references, and a literal ( [ { . * + ? needs a backslash", err)
 	}
-	s.re = re
+	s.size, s.work = max(size, 1), maxWork
 	return s, nil
 }
 
@@ -214,9 +224,9 @@ func (s *search) file(ctx context.Context, at place) error {
 // lines cannot be interrupted inside of a file.
 func (s *search) largest() int {
 	if s.args.Multiline {
-		return maxMultiline
+		return min(maxMultiline, s.work/s.size)
 	}
-	return maxEditFile
+	return min(maxEditFile, s.work/s.size)
 }
 
 func (s *search) content(ctx context.Context, name string, content []byte) error {

@@ -51,10 +51,16 @@ func (s *search) hopeful(content []byte) bool {
 }
 
 func (s *search) acrossLines(content []byte) matchedLines {
-	found := s.re.FindAllIndex(content, maxMatches+1)
+	// Each match may look at all that is left before it is found.
+	most := min(maxMatches+1, s.work/s.size/max(len(content), 1)+1)
+	if s.args.OutputMode == modeFiles {
+		most = 1
+	}
+	found := s.re.FindAllIndex(content, most)
 	if len(found) == 0 {
 		return matchedLines{}
 	}
+	s.stopped = s.stopped || len(found) == most && most > 1
 	m := matchedLines{lines: splitLines(content), matches: len(found)}
 	if len(m.lines) == 0 {
 		return matchedLines{} // an empty file has no line to show

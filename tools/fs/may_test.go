@@ -202,3 +202,61 @@ func TestHardLinksOutsideAreNotChanged(t *testing.T) {
 		t.Errorf("the file outside is %q, %v", text, err)
 	}
 }
+
+// Patterns that are short to write and endless to match are refused before they are
+// tried on anything.
+func TestEndlessPatternsAreRefused(t *testing.T) {
+	b := newBench(t, map[string]string{"a.txt": strings.Repeat("a", 100_000) + "\n", strings.Repeat("a", 60): "x"})
+	for _, pattern := range []string{"(abcdefghijklmnop){900}", "(a?b?c?d?e?f?g?h?){1000}", `(\pL\pN){900}`} {
+		b.fails(events.InvalidParam, []string{"repeats too much"}, GrepName, m{"pattern": pattern})
+		b.fails(events.InvalidParam, []string{"repeats too much"}, GrepName, m{"pattern": pattern, "multiline": true, "ignore_case": true})
+	}
+	for _, pattern := range []string{strings.Repeat("{a,a}", 40) + "b", strings.Repeat("{a,{b,c}}", 20), strings.Repeat("{a,", 300) + strings.Repeat("}", 300), "{" + strings.Repeat(",", 300) + "}"} {
+		b.fails(events.InvalidParam, []string{"ways to choose"}, GlobName, m{"pattern": pattern})
+		b.fails(events.InvalidParam, []string{"ways to choose"}, GrepName, m{"pattern": "a", "glob": pattern})
+	}
+	b.ok(GlobName, m{"pattern": "**/*.{go,mod,sum,txt,md,json,yaml,yml}"})
+	b.ok(GlobName, m{"pattern": `\{a,b\}{c,d}`})
+	b.ok(GrepName, m{"pattern": "^a{900}", "output_mode": "count"})
+	b.ok(GrepName, m{"pattern": `(?i)\b(todo|fixme|xxx)\b.{0,200}$`})
+}
+
+// A search across lines whose every match looks at the rest of the file ends, and says
+// that it has not seen all.
+func TestASearchAcrossLinesEnds(t *testing.T) {
+	content := []byte(strings.Repeat("a\n", 5000))
+	for mode, want := range map[string]int{modeCount: 11, modeContent: 11, modeFiles: 1} {
+		s, err := newSearch(grepIn{Pattern: "a.*z|a", Multiline: true, OutputMode: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.work = s.size * len(content) * 10
+		found := s.acrossLines(content)
+		if len(found.spans) != want || s.stopped != (mode != modeFiles) {
+			t.Errorf("%s: %d matches, stopped %v", mode, len(found.spans), s.stopped)
+		}
+	}
+	s, err := newSearch(grepIn{Pattern: "a.*z|a", Multiline: true, OutputMode: modeCount})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := s.acrossLines(content[:2000]); len(found.spans) != 1000 || s.stopped {
+		t.Errorf("an ordinary file: %d matches, stopped %v", len(found.spans), s.stopped)
+	}
+	if s.work = s.size * 1000; s.largest() != 1000 {
+		t.Errorf("files of %d bytes are searched", s.largest())
+	}
+}
+
+// What is a device is not opened, where this user may make one to try it.
+func TestDevicesAreNotOpened(t *testing.T) {
+	b := newBench(t, nil)
+	if err := syscall.Mknod(filepath.Join(b.dir, "zero"), syscall.S_IFCHR|0o666, 1<<8|5); err != nil {
+		return // only root may, and not everywhere
+	}
+	for tool, args := range map[string]m{ReadName: {}, GrepName: {"pattern": "x"}, WriteName: {"text": "x"}, EditName: {"old_string": "x", "new_string": "y"}} {
+		args["path"] = "zero"
+		b.fails(events.AccessDenied, []string{"device"}, tool, args)
+	}
+	b.ok(GrepName, m{"pattern": "x"}) // passes it by
+}

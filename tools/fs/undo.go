@@ -184,7 +184,8 @@ func placesFor(text, piece string) []int {
 		}
 		return out
 	}
-	for from := 0; len(out) < maxPlaces; {
+	most := min(maxPlaces, maxWork/max(len(text), 1)) // the whole text is read for each
+	for from := 0; len(out) < most; {
 		i := strings.Index(text[from:], piece)
 		if i < 0 {
 			break

@@ -80,6 +80,7 @@ var attacks = map[string]func() error{
 	"limits":     raise,
 	"nofile":     openMany,
 	"fork":       forkMany,
+	"memory":     takeMemory,
 }
 
 // attack is this program's life as a command.
@@ -278,6 +279,16 @@ func openMany() error {
 func forkMany() error {
 	for range 600 {
 		if _, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "30"}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeMemory takes more than a command may, and uses none of it.
+func takeMemory() error {
+	for range 64 {
+		if _, err := unix.Mmap(-1, 0, 64<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
 			return err
 		}
 	}

@@ -97,7 +97,7 @@ func run(t testing.TB, j job) ended {
 	j.policy.Path = "/usr/sbin:/usr/bin:/sbin:/bin"
 	f, err := family.Start(t.Context(), family.Launch{
 		Path: "/bin/bash", Args: []string{"bash", "--norc", "-c", j.line}, Dir: j.policy.Workspace, Mark: "X=sandbox-test", Limit: time.Minute, Grace: time.Second,
-		Env: append([]string{"PATH=" + j.policy.Path, "ME=" + me, "X=sandbox-test"}, j.env...), Contain: j.policy,
+		Env: append([]string{"PATH=" + j.policy.Path, "ME=" + me, "X=sandbox-test", "GORACE=atexit_sleep_ms=0"}, j.env...), Contain: j.policy,
 	}, w, output)
 	w.Close()
 	if err != nil {

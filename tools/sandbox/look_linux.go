@@ -168,7 +168,7 @@ func (l *looker) run(ctx context.Context, s step) error {
 	}
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
-	cmd.Args, cmd.Env = []string{tryName}, []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
+	cmd.Args, cmd.Env = []string{tryName}, []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GORACE=atexit_sleep_ms=0"}
 	cmd.Stdin, cmd.Stdout, cmd.SysProcAttr = bytes.NewReader(order), &out, &syscall.SysProcAttr{Setsid: true}
 	if s.flags != 0 {
 		cmd.SysProcAttr.Cloneflags = s.flags

@@ -195,17 +195,20 @@ func peel(words []string) (p peeled, ok bool) {
 	return p, verb
 }
 
+// rest is the command that a wrapper's arguments leave. Where they are put together to
+// a line, they may be that, or a command whose arguments were quoted.
 func (p peeled) rest(w wrapper, args []string) peeled {
-	if !w.joined {
-		p.words = args
-		return p
-	}
 	for i, a := range args {
-		if strings.HasPrefix(a, ":::") {
+		if w.joined && strings.HasPrefix(a, ":::") {
 			args = args[:i]
 			break
 		}
 	}
-	p.lines = append(p.lines, strings.Join(args, " "))
+	if w.joined {
+		p.lines = append(p.lines, strings.Join(args, " "))
+	}
+	if !w.joined || len(args) > 1 {
+		p.words = args
+	}
 	return p
 }

@@ -11,8 +11,9 @@ import (
 // Bounds of a look for operands.
 const (
 	maxOperands = 4096
-	maxNesting  = 4 // command lines inside command lines
-	maxPath     = 8 // folders that the line puts into PATH
+	maxNesting  = 4   // command lines inside command lines
+	maxWords    = 256 // of a line that cannot be read
+	maxPath     = 8   // folders that the line puts into PATH
 )
 
 // operands are the workspace files that a line would run, as far as the line
@@ -45,12 +46,18 @@ func (f *finder) line(line string, depth int) {
 	if depth > maxNesting || len(line) > MaxCommand {
 		return
 	}
+	f.depth = depth
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
-	if err != nil {
+	if err == nil {
+		f.walk(file)
 		return
 	}
-	f.depth = depth
-	f.walk(file)
+	// A shell runs what stands before the error, and finds fewer errors: any word may be a file.
+	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return r <= ' ' || strings.ContainsRune("'\"`$(){}[]<>|&;=!*?#\\", r) }) {
+		if len(f.found) < maxWords {
+			f.add(word)
+		}
+	}
 }
 
 // place is where a walk stood when it went into a node.

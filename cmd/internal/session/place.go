@@ -30,6 +30,7 @@ type Place struct {
 	EncryptKey string
 
 	TLS  bool   // though NATS does not say tls://
+	Pin  string // of NATS' certificate: see jetlog.DialConfig; "" means that the authorities count
 	Hint string // what to do where NATS cannot be reached
 }
 
@@ -82,7 +83,7 @@ func EnvName(flag string) string {
 // Dial is conf with connections to the place's NATS server, which can be reached.
 func (p Place) Dial(ctx context.Context, conf jetlog.Config) (jetlog.Config, error) {
 	connect, err := jetlog.Dial(ctx, jetlog.DialConfig{
-		URL: p.NATS, Creds: p.Creds, NKey: p.NKey, CA: p.CA, Cert: p.Cert, Key: p.Key, TLS: p.TLS, Log: conf.Log,
+		URL: p.NATS, Creds: p.Creds, NKey: p.NKey, CA: p.CA, Cert: p.Cert, Key: p.Key, TLS: p.TLS, Pin: p.Pin, Log: conf.Log,
 	})
 	if err != nil {
 		return conf, exit.Unusable(err, p.Hint)

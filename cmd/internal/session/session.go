@@ -50,7 +50,7 @@ func (p Place) OpenRunning(ctx context.Context, running jetlog.Running, conf jet
 	}
 	far := &farBarrier{mode: running.More["sync"]}
 	conf.Barrier = far
-	if conf, err = (Place{NATS: u.String(), Hint: p.Hint}).Dial(ctx, conf); err != nil {
+	if conf, err = (Place{NATS: u.String(), Pin: running.Pin, Hint: p.Hint}).Dial(ctx, conf); err != nil {
 		return nil, err
 	}
 	ses, err := Open(ctx, conf)

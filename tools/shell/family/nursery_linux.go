@@ -80,7 +80,7 @@ func (n *nursery) open() error {
 	defer theirs.Close()
 	keepPrivate()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args, cmd.Env = []string{nurseryName}, []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
+	cmd.Args, cmd.Env = []string{nurseryName}, keeperEnv
 	cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{theirs}, &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		_ = unix.Close(fds[0])

@@ -18,8 +18,9 @@ type process interface {
 	wait() // returns when it has ended; called once
 }
 
-// keeperEnv is all that a keeper is told by its environment.
-var keeperEnv = []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
+// keeperEnv is all that a keeper is told by its environment. The last of it is for builds
+// with the race detector, which would linger for a second at their end.
+var keeperEnv = []string{"GOMAXPROCS=1", "GOTRACEBACK=none", "GORACE=atexit_sleep_ms=0"}
 
 // keeperAttr is how a keeper is started, whatever contains its command. A signal to the
 // node's group is not for it. The death of who started it, or of a thread of that, wakes
