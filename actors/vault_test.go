@@ -438,3 +438,63 @@ func TestSecretsOutliveTheirNode(t *testing.T) {
 		t.Errorf("ended as %s, given %q", call.Last, got)
 	}
 }
+
+// TestAPersonSeesPlaceholders: what is asked about holds no value, and a person may change
+// the arguments around it, or give another one.
+func TestAPersonSeesPlaceholders(t *testing.T) {
+	for name, change := range map[string]func(args string) (changed, want string){
+		"as it is": func(string) (string, string) { return "", `{"token":"` + theSecret + `","x":"1"}` },
+		"around it": func(args string) (string, string) {
+			return strings.Replace(args, `"1"`, `"2"`, 1), `{"token":"` + theSecret + `","x":"2"}`
+		},
+		"another secret": func(string) (string, string) { return `{"token":"new-one","x":"1"}`, `{"token":"new-one","x":"1"}` },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			tool := testTool("danger", events.Approval, func(_ context.Context, in tools.Invocation) (events.Result, error) {
+				got = append(got, string(in.Args))
+				return events.Result{Status: events.Success}, nil
+			})
+			s := newSafe(t, func(c *Config) { c.Authorizer = askingAll{} }, tool)
+			raw := events.RawCall{Tool: "danger", Args: events.Body{Text: `{"token":"` + theSecret + `","x":"1"}`}}
+			ticket, err := s.desk.Submit(t.Context(), events.TurnKey{}, events.TurnSubmitted{Principal: events.Principal{ID: "a"}, CanAsk: true, Calls: []events.RawCall{raw}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := until(t, s.bus, ticket.Key, "the question", func(turn lifecycle.Turn) bool {
+				return len(turn.Calls) > 0 && turn.Calls[0].Phase == lifecycle.PhaseAsking
+			})
+			yes := gateway.Decision{Yes: true, By: events.Principal{ID: "p", Kind: "person"}}
+			changed, want := change(asked.Calls[0].Args.Text)
+			if changed != "" {
+				yes.Args = &changed
+			}
+			id := gateway.ApprovalID{Call: ticket.Key.Call(0)}
+			if _, err := s.desk.Decide(t.Context(), id, yes); err != nil {
+				t.Fatal(err)
+			}
+			turn := until(t, s.bus, ticket.Key, "its end, or another question", func(turn lifecycle.Turn) bool {
+				return turn.Ended != nil || changed != "" && turn.Calls[0].Phase == lifecycle.PhaseAsking && turn.Calls[0].Asked.Number() > 1
+			})
+			if turn.Ended == nil { // the changed arguments pass all gates again, and are asked about
+				yes.Args = nil
+				if _, err := s.desk.Decide(t.Context(), id, yes); err != nil {
+					t.Fatal(err)
+				}
+				turn = ended(t, s.bus, ticket.Key)
+			}
+			if len(got) != 1 || got[0] != want {
+				t.Errorf("given %q, want %q; ended as %s: %+v", got, want, turn.Calls[0].Last, turn.Calls[0].Terminal)
+			}
+			s.without(theSecret)
+			s.without("new-one")
+		})
+	}
+}
+
+// askingAll asks a person about every call.
+type askingAll struct{ lax }
+
+func (askingAll) Authorize(policy.Request) policy.Verdict {
+	return policy.Verdict{Decision: policy.Ask, Reason: "Everything is asked about.", Policies: []string{"asking"}, Version: "lax"}
+}

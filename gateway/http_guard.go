@@ -205,9 +205,13 @@ func badQuery(raw string) string {
 	return ""
 }
 
+// curlMedia is what curl -d says of every body.
+const curlMedia = "application/x-www-form-urlencoded"
+
 // checkMedia returns nil for a body that says it is JSON, and for none. A page of another
 // site cannot send JSON without asking first, and nobody answers that question here. A
-// program may say nothing; a browser that says nothing of a body is refused.
+// program may say nothing, or what curl says of any body where it is not told otherwise; a
+// browser, which always marks a request that a page of another site has sent, is refused.
 func checkMedia(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return nil
@@ -219,11 +223,11 @@ func checkMedia(r *http.Request) error {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return mixed(fmt.Sprintf("Content-Encoding %.60q", coding))
 	}
-	if len(given) == 0 {
-		browser := r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Sec-Fetch-Mode") != ""
-		if r.ContentLength != 0 && browser {
-			return mixed("it does not say what it is")
-		}
+	browser := r.Header.Get("Origin") != "" || r.Header.Get("Referer") != "" || r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Sec-Fetch-Mode") != ""
+	switch {
+	case len(given) == 0 && r.ContentLength != 0 && browser:
+		return mixed("it does not say what it is")
+	case len(given) == 0, len(given) == 1 && given[0] == curlMedia && !browser:
 		return nil
 	}
 	media, params, err := mime.ParseMediaType(given[0])

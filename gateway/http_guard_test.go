@@ -66,7 +66,9 @@ func TestHTTPBodiesSayWhatTheyAre(t *testing.T) {
 	for _, headers := range [][]string{
 		{"Content-Type", "text/plain"},
 		{"Content-Type", "text/plain;charset=UTF-8"},
-		{"Content-Type", "application/x-www-form-urlencoded"},
+		{"Content-Type", "application/x-www-form-urlencoded", "Referer", "http://localhost/form"},
+		{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"},
+		{"Content-Type", "application/x-www-form-urlencoded; charset=utf-8"},
 		{"Content-Type", "multipart/form-data; boundary=x"},
 		{"Content-Type", "application/json; charset=utf-16"},
 		{"Content-Type", "application/jsonx"},
@@ -87,6 +89,7 @@ func TestHTTPBodiesSayWhatTheyAre(t *testing.T) {
 		d.want(202, "", "POST", "/v1/turns", body, "Content-Type", media)
 	}
 	d.want(202, "", "POST", "/v1/turns", body) // a program need not say it
+	d.want(202, "", "POST", "/v1/turns", body, "Content-Type", "application/x-www-form-urlencoded") // nor need curl be told
 	d.want(202, "", "POST", "/v1/turns/tr/tu/cancel", "", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors")
 	d.want(400, "has no body here", "GET", "/v1/tools", "{}")
 }

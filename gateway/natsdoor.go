@@ -161,7 +161,7 @@ func (d *NATSDoor) Answer(ctx context.Context, k bus.Knock) bus.Answer {
 
 // refuse is an error as it is answered.
 func (d *NATSDoor) refuse(k bus.Knock, err error) bus.Answer {
-	p := *problemOf(err)
+	p := *problemOf(err).discreet()
 	p.Detail = wholeText(p.Detail)
 	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusServiceUnavailable {
 		d.log.Error("request failed", "user", k.User, "verb", k.Verb, "error", err)

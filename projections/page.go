@@ -126,7 +126,11 @@ func (p Page) Brief() string {
 	for _, warning := range p.Warnings {
 		t.line("  BEWARE   %s", warning)
 	}
-	t.block("  asks", p.Asks, false)
+	first := "  asks     "
+	for l := range strings.SplitSeq(strings.TrimSuffix(p.Asks, "\n"), "\n") {
+		t.WriteString(fold(seen(l, false), first, "         : ") + "\n")
+		first = "           " // no line of the page's own begins so
+	}
 	return strings.TrimSuffix(t.String(), "\n")
 }
 
@@ -185,7 +189,7 @@ func (t *pageText) line(format string, args ...any) {
 // that none can pass for the page around it and no end is out of view. plain says that
 // tabs stay.
 func (t *pageText) block(title, text string, tabs bool) {
-	t.WriteString(title + ":\n")
+	t.line("%s:", title)
 	for l := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		t.WriteString(fold(seen(l, tabs), barMark, foldMark) + "\n")
 	}

@@ -152,7 +152,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"use a time from":           {Dir: "d", Sync: "interval=1h"},
 		"for example interval=10s":  {Dir: "d", Sync: "interval=0s"},
 		"-1 for any free one":       {Dir: "d", Port: 70000},
-		"set a token, or listen on": {Dir: "d", Port: -1, Host: "0.0.0.0"},
+		"set a token or name its users, or listen on": {Dir: "d", Port: -1, Host: "0.0.0.0"},
 		"must not be negative":      {Dir: "d", MaxStore: -1},
 		"do not set Memory":         {Dir: "d"},
 	} {

@@ -88,7 +88,7 @@ func (s flagSet) notation() string {
 }
 
 var (
-	marks = map[takes]string{value: ":", pathname: "@", optional: "="}
+	marks = map[takes]string{value: ":", pathname: "@", optional: "=", pair: "%"}
 	kinds = map[operands]string{
 		paths: "files", text: "texts", none: "none", one: "one file, behind all flags", pattern: "a pattern, then files", program: "a program, then files",
 	}

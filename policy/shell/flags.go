@@ -12,6 +12,7 @@ const (
 	value          // a text, attached or the next argument
 	pathname       // the same, a file's name
 	optional       // a text, attached only
+	pair           // two texts, in arguments of their own
 )
 
 // flagSet is the flags of a command that are known to be harmless.
@@ -28,7 +29,7 @@ type flagSet struct {
 //
 //	-abc     the flags -a, -b and -c; # stands for a number
 //	n: f@ U= a short flag with a value, with a file's name, with an attached value or none
-//	--name   a long flag; with : @ = as above
+//	--name   a long flag; with : @ = as above, with % two texts
 func flags(notation string) flagSet {
 	set := flagSet{short: map[byte]takes{}, long: map[string]takes{}}
 	for _, f := range strings.Fields(notation) {
@@ -40,10 +41,12 @@ func flags(notation string) flagSet {
 			kind = pathname
 		case '=':
 			kind = optional
+		case '%':
+			kind = pair
 		}
 		switch {
 		case strings.HasPrefix(f, "--"):
-			set.long[strings.TrimRight(f[2:], ":@=")] = kind
+			set.long[strings.TrimRight(f[2:], ":@=%")] = kind
 		case kind != nothing:
 			set.short[f[0]] = kind
 		default:
@@ -108,7 +111,12 @@ func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 		if !known {
 			return p, w, false
 		}
-		if given == nil && (kind == value || kind == pathname) {
+		if kind == pair {
+			if i++; i == len(args) || given != nil || !args[i].plain() || args[i].flag() {
+				return p, w, false
+			}
+		}
+		if given == nil && (kind == value || kind == pathname || kind == pair) {
 			if i++; i == len(args) || !args[i].plain() || args[i].flag() && !numeral(args[i].text[1:]) && !s.anyText(name) {
 				return p, w, false
 			}

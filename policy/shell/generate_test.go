@@ -117,7 +117,7 @@ func (g *generator) args(name string) []string {
 	case "sed":
 		return append(append(g.few([]string{"-n", "-n", "-n", "-e", "-E", "-i", "-s", "-f", "--quiet", "-ne", "--in-pl", "--expression=p", "-z", "-u", "--posix"}, 3), pick(g, genSed)), g.few(genOperands, 2)...)
 	case "jq":
-		return append(g.some(readers[name].flags, genJq), "data.json")
+		return append(append(g.some(readers[name].flags, genJq), g.few([]string{"--arg", "a", "b", "--argjson", "n", "1", "-f", "a.txt"}, 1)...), "data.json")
 	case "test", "[":
 		return g.few(genTest, 4)
 	case "printf", "echo":

@@ -142,7 +142,7 @@ var readers = map[string]reader{
 	"tree": read(paths, "-adfilxpsugDhFQNqrtcUvSCnAJX L: P: I: --noreport --dirsfirst --filesfirst --prune --du --si --inodes --device "+
 		"--sort: --gitignore --matchdirs --ignore-case --charset: --filelimit: --timefmt:").apart().following("-l"),
 	"jq": read(program, "-acCehjMnrRsS --compact-output --null-input --raw-output --raw-input --join-output --ascii-output "+
-		"--slurp --sort-keys --color-output --monochrome-output --tab --indent: --exit-status --seq --stream").with(jqFilter),
+		"--slurp --sort-keys --color-output --monochrome-output --tab --indent: --exit-status --seq --stream --arg% --argjson%").with(jqFilter),
 	"seq":    read(text, "-w f: s: --equal-width --format: --separator:"),
 	"expr":   loose(text, ""),
 	"sleep":  read(text, ""),

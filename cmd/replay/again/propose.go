@@ -143,6 +143,7 @@ func (w *walker) approved(e entry, v *events.Approved) []candidate {
 	cmd := lifecycle.Approve{Call: e.Call, By: v.By, Scope: v.Scope, Note: v.Note}
 	if v.Args != nil {
 		cmd.Args = &lifecycle.Args{JSON: []byte(v.Args.Text), Hash: w.hashOf(*v.Args, v.Hash)}
+		cmd.Secrets = v.Secrets
 	} else {
 		cmd.Hash = v.Hash
 	}
