@@ -12,6 +12,7 @@ RUNS     ?= 20
 PARKED   ?= 5000
 EVENTS   ?= 5000000
 CHECKS   ?= 500
+LINES    ?= 20000
 DURATION ?= 10m
 DIR      ?= $(CURDIR)/.cluster
 SOAK     ?=
@@ -62,8 +63,13 @@ fuzz: ## every fuzz test for FUZZTIME= each
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "fuzz $$pkg $$f for $(FUZZTIME)"; \
-	    $(GO) test $$pkg -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME); \
+	    $(GO) test $$pkg -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s; \
 	  done; done
+
+.PHONY: shell-long
+shell-long: ## allowed shell lines, run in bash and watched, LINES= of each kind; and what they show
+	$(GO) test ./policy/shell -run 'RandomLinesOnlyRead' -count=1 -v -timeout 60m -trace.lines=$(LINES)
+	$(GO) test ./tools/shell -run 'NothingOutside|NothingHides' -count=1 -v -timeout 60m -leak.lines=$(LINES) -rapid.checks=$(LINES)
 
 .PHONY: sim
 sim: ## the simulator over SEEDS= seeds, or one SEED=
@@ -137,6 +143,13 @@ bench-calls: ## turns through the whole product, next to the bare log
 .PHONY: bench-takeover
 bench-takeover: build ## how long a turn takes to go on after the SIGKILL of its owner
 	$(GO) run ./test/bench/takeover -node bin/sluice-node $(BENCH)
+
+.PHONY: bench-policy
+bench-policy: ## what a decision costs: the policy alone, with 200 more policies, shell lines, paths, addresses, the door
+	$(GO) test ./policy/cedar -run '^$$' -bench Mix -benchtime 2000x
+	$(GO) test ./policy/shell -run '^$$' -bench Classify300
+	$(GO) test ./policy -run '^$$' -bench .
+	$(GO) test ./gateway -run '^$$' -bench BenchmarkGuard
 
 .PHONY: bench-replay
 bench-replay: ## a trace of TRACE= events opened and shown anywhere, and one found in a log of LOG= events

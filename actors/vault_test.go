@@ -498,3 +498,50 @@ type askingAll struct{ lax }
 func (askingAll) Authorize(policy.Request) policy.Verdict {
 	return policy.Verdict{Decision: policy.Ask, Reason: "Everything is asked about.", Policies: []string{"asking"}, Version: "lax"}
 }
+
+// heard waits until an event of a kind is in the turn's history.
+func heard(t *testing.T, b bus.Bus, key events.TurnKey, kind events.Kind) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for {
+		stored, err := b.Load(ctx, key, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range stored {
+			for _, r := range s.Commit.Records {
+				if r.Event.Kind() == kind {
+					return
+				}
+			}
+		}
+		if !pause(ctx, 2*time.Millisecond) {
+			t.Fatalf("waited for %s in vain; history: %s", kind, kinds(stored))
+		}
+	}
+}
+
+// TestProgressAndLateAnswers come while a tool runs, and when nobody waits for it.
+func TestProgressAndLateAnswers(t *testing.T) {
+	release := make(chan struct{})
+	deaf := testTool("deaf", events.Irreversible, func(_ context.Context, in tools.Invocation) (events.Result, error) {
+		token := stringAt(in.Args, "/token")
+		in.Progress(events.Progress{Text: strings.Repeat("x", 495) + " " + token}) // the limit of a progress cuts it
+		<-release
+		return events.Result{Status: events.Success, Text: events.Body{Text: "late " + token}}, nil
+	})
+	deaf.Limits.Wall = 500 * time.Millisecond
+	s := newSafe(t, nil, deaf)
+	raw := events.RawCall{Tool: "deaf", Args: events.Body{Text: `{"token":"` + theSecret + `"}`}}
+	ticket, err := s.desk.Submit(t.Context(), events.TurnKey{}, events.TurnSubmitted{Principal: events.Principal{ID: "a"}, Calls: []events.RawCall{raw}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard(t, s.bus, ticket.Key, events.KindProgress)
+	ended(t, s.bus, ticket.Key)
+	close(release)
+	heard(t, s.bus, ticket.Key, events.KindLateResult)
+	s.without(theSecret)
+	s.without(theSecret[:12])
+}
