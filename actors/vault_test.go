@@ -390,6 +390,13 @@ func TestWhatToolsFindIsTakenOut(t *testing.T) {
 	}
 	s.without(theSecret)
 	s.without("sk-BBBBBBBBBBBBBBBBBBBBBBBB")
+	binary := newSafe(t, nil, testTool("binary", events.Readonly, func(context.Context, tools.Invocation) (events.Result, error) {
+		return events.Result{Status: events.Success, Text: events.Body{Text: "\x00\x01\xff" + strings.Repeat("\x00"+theSecret, 9)}}, nil
+	}))
+	if blobs := binary.run("binary", `{}`).Outcome.Result.Blobs; len(blobs) != 1 {
+		t.Errorf("a binary answer is kept in %d blobs", len(blobs))
+	}
+	binary.without(theSecret)
 	shown := newSafe(t, func(c *Config) { c.ShowSecrets = true }, reader)
 	if got := shown.run("reader", `{}`).Outcome.Result.Text.Text; !strings.Contains(got, theSecret) {
 		t.Errorf("with ShowSecrets: got %q", got)
@@ -527,7 +534,7 @@ func TestProgressAndLateAnswers(t *testing.T) {
 	release := make(chan struct{})
 	deaf := testTool("deaf", events.Irreversible, func(_ context.Context, in tools.Invocation) (events.Result, error) {
 		token := stringAt(in.Args, "/token")
-		in.Progress(events.Progress{Text: strings.Repeat("x", 495) + " " + token}) // the limit of a progress cuts it
+		in.Progress(events.Progress{Text: strings.Repeat("x", 400) + " " + token + " " + strings.Repeat("x", 20) + token + strings.Repeat(" y", 99)}) // its limit cuts the second one
 		<-release
 		return events.Result{Status: events.Success, Text: events.Body{Text: "late " + token}}, nil
 	})

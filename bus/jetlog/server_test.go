@@ -147,14 +147,14 @@ func TestModes(t *testing.T) {
 
 func TestConfigurationsThatAreRefused(t *testing.T) {
 	for want, c := range map[string]ServerConfig{
-		"set Dir":                   {},
-		"use barrier, always or":    {Dir: "d", Sync: "never"},
-		"use a time from":           {Dir: "d", Sync: "interval=1h"},
-		"for example interval=10s":  {Dir: "d", Sync: "interval=0s"},
-		"-1 for any free one":       {Dir: "d", Port: 70000},
+		"set Dir":                  {},
+		"use barrier, always or":   {Dir: "d", Sync: "never"},
+		"use a time from":          {Dir: "d", Sync: "interval=1h"},
+		"for example interval=10s": {Dir: "d", Sync: "interval=0s"},
+		"-1 for any free one":      {Dir: "d", Port: 70000},
 		"set a token or name its users, or listen on": {Dir: "d", Port: -1, Host: "0.0.0.0"},
-		"must not be negative":      {Dir: "d", MaxStore: -1},
-		"do not set Memory":         {Dir: "d"},
+		"must not be negative":                        {Dir: "d", MaxStore: -1},
+		"do not set Memory":                           {Dir: "d"},
 	} {
 		_, _, err := OpenEmbedded(t.Context(), c, Config{Memory: want == "do not set Memory"})
 		wantError(t, err, want)

@@ -72,14 +72,7 @@ func TestTLS(t *testing.T) {
 	if !strings.HasPrefix(srv.URL(), "tls://") {
 		t.Errorf("the URL is %s", srv.URL())
 	}
-	find := func() jetlog.Running {
-		t.Helper()
-		r, found, err := jetlog.Find(dir)
-		if err != nil || !found || len(r.Pin) != 64 {
-			t.Fatalf("found %t, pin %q, %v", found, r.Pin, err)
-		}
-		return r
-	}
+	find := func() jetlog.Running { t.Helper(); return told(t, dir) }
 	for name, o := range map[string][]nats.Option{
 		"the machine's authorities": {nats.Secure()},
 		"a client that skips TLS":   {nats.TLSHandshakeFirst()},
@@ -128,9 +121,31 @@ func TestTLS(t *testing.T) {
 	if err := dial(jetlog.DialConfig{URL: mine, Pin: second.Pin}); err != nil {
 		t.Errorf("after a certificate that was none: %v", err)
 	}
-	for name, c := range map[string]jetlog.ServerConfig{"no key": {Cert: key}, "no certificate": {Key: key}, "garbage": {Cert: cert, Key: key}, "missing": {Cert: cert + "x", Key: key}} {
+}
+
+// told is what a server that speaks TLS tells in its directory.
+func told(t *testing.T, dir string) jetlog.Running {
+	t.Helper()
+	r, found, err := jetlog.Find(dir)
+	if err != nil || !found || len(r.Pin) != 64 {
+		t.Fatalf("found %t, pin %q, %v", found, r.Pin, err)
+	}
+	return r
+}
+
+// TestCertificatesAreChecked: a server that could not speak TLS as asked does not start.
+func TestCertificatesAreChecked(t *testing.T) {
+	at := t.TempDir()
+	cert, key, garbage := filepath.Join(at, "cert.pem"), filepath.Join(at, "key.pem"), filepath.Join(at, "garbage.pem")
+	certificate(t, cert, key)
+	if err := os.WriteFile(garbage, []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]jetlog.ServerConfig{
+		"no key": {Cert: cert}, "no certificate": {Key: key}, "garbage": {Cert: garbage, Key: key}, "missing": {Cert: cert + "x", Key: key}, "the other way round": {Cert: key, Key: cert},
+	} {
 		c.Dir = t.TempDir()
-		if _, err := jetlog.StartServer(ctx, c); err == nil {
+		if _, err := jetlog.StartServer(t.Context(), c); err == nil {
 			t.Errorf("%s: a server starts with it", name)
 		}
 	}

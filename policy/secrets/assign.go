@@ -29,7 +29,10 @@ type assignment struct {
 func (f *finder) assign(i int) int {
 	if f.text[i] == ':' {
 		if strings.HasPrefix(f.text[i:], "://") {
-			return f.url(i)
+			return f.url(i, i+len("://"))
+		}
+		if slashes := `:\/\/`; strings.HasPrefix(f.text[i:], slashes) { // as some write JSON
+			return f.url(i, i+len(slashes))
 		}
 		if n := f.botToken(i); n > 0 {
 			return f.add(i+1, i+1+n, Token)
@@ -191,7 +194,7 @@ func (f *finder) between(a assignment, v string) bool {
 	if strings.ContainsAny(v, " \t") && a.kind != Cookie { // words for a reader, but for a phrase
 		return strings.HasSuffix(strings.ToLower(a.name), "phrase") || strings.HasSuffix(strings.ToLower(a.name), "mnemonic")
 	}
-	return len(v) > 1 && !common(v) && !sameWord(a.name, v)
+	return len(v) >= leastValue && !common(v) && !sameWord(a.name, v)
 }
 
 func wordRune(r rune) bool { return r >= 0x80 || alnum[byte(r)] }
@@ -282,13 +285,19 @@ func (f *finder) unquoted(a assignment, v, n int, touching bool) bool {
 	if f.bold {
 		return true
 	}
+	if n < leastValue {
+		return false
+	}
 	env := !a.colon && a.tight && touching && capitals(a.name)
 	if env && !common(s) && !reference(s) {
 		return true
 	}
 	given := !a.colon && a.tight && touching && a.from > 0 && strings.IndexByte("?&;-", t[a.from-1]) >= 0
-	if given && a.kind == Password && !common(s) {
+	if given && (a.kind == Password || n >= leastLikely) && !common(s) {
 		return true
+	}
+	if !a.colon && a.tight && touching && letters(s) && n >= leastLetters && (v+n == len(t) || t[v+n] <= ' ' || t[v+n] == '"' || t[v+n] == '\'') && !common(s) {
+		return !strings.Contains(s, last(words(a.name)))
 	}
 	if !a.tight || !touching { // of a program, more likely than not
 		after := byte(0)
@@ -301,6 +310,17 @@ func (f *finder) unquoted(a assignment, v, n int, touching bool) bool {
 	}
 	return likely(s) && !reference(s) && !common(s)
 }
+
+// leastValue is the length in bytes of the shortest value of a name in a text, and
+// leastLetters that of one which is nothing but small letters.
+const (
+	leastValue   = 3
+	leastLetters = 8
+)
+
+func letters(s string) bool { return small.run(s, 0) == len(s) }
+
+func last(list []string) string { return list[len(list)-1] }
 
 // leastLikely is the length in bytes of the shortest value that is told from a word.
 const leastLikely = 6

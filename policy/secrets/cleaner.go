@@ -3,6 +3,7 @@ package secrets
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -18,8 +19,16 @@ type Cleaner struct {
 // Idle says that there is nothing to do.
 func (c Cleaner) Idle() bool { return c.Known.Empty() && !c.Detect }
 
-// Text is a text with marks for its secrets.
+// Text is a text with marks for its secrets. One that is JSON stays JSON.
 func (c Cleaner) Text(s string) string {
+	if begin := strings.TrimLeft(s, " \t\r\n"); begin != "" && (begin[0] == '{' || begin[0] == '[') && json.Valid([]byte(s)) {
+		return c.JSON(s)
+	}
+	return c.plain(s)
+}
+
+// plain is Text for what is no JSON.
+func (c Cleaner) plain(s string) string {
 	s = c.Known.Redact(s)
 	if c.Detect {
 		s = Redact(s)
@@ -35,7 +44,7 @@ func (c Cleaner) JSON(text string) string {
 		return text
 	}
 	if !json.Valid([]byte(text)) {
-		return c.Text(text)
+		return c.plain(text)
 	}
 	return redactTree(text, func(l leaf) (string, bool) {
 		if c.Detect && l.kind == '"' && l.named != "" && PlaceOf(l.name) == Free {
@@ -48,7 +57,7 @@ func (c Cleaner) JSON(text string) string {
 			clean := c.Known.Redact(l.text)
 			return clean, clean != l.text
 		}
-		clean := c.Text(l.text)
+		clean := c.plain(l.text)
 		return clean, clean != l.text
 	})
 }

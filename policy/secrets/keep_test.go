@@ -99,8 +99,8 @@ func TestLiterals(t *testing.T) {
 			t.Errorf("%s: %q became %q, and that %q", name, text, got, again)
 		}
 	}
-	if got := l.Redact("x1 x11 ax1 x1, (x1)"); got != Mark(Secret)+" x11 ax1 "+Mark(Secret)+", ("+Mark(Secret)+")" {
-		t.Errorf("a short value: %q", got)
+	if got := l.Redact("x1 x11"); got != "x1 x11" {
+		t.Errorf("a short value is looked for: %q", got)
 	}
 	var none *Literals
 	if none.Redact("x1") != "x1" || !none.Empty() || !new(Literals).Empty() {

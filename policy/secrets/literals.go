@@ -18,14 +18,11 @@ type Literals struct {
 }
 
 // form is one way to write a value.
-type form struct {
-	text string
-	word bool // only where nothing of a word stands beside it
-}
+type form string
 
 // Bounds in bytes of how short values and parts of one are looked for.
 const (
-	leastAnywhere = 4 // a shorter one is looked for as a word: it stands in too many others
+	leastAnywhere = 4 // a shorter one is not looked for: it stands in too many others
 	leastCoded    = 6 // of a value whose codings are looked for
 	leastPart     = 8 // of what is left of a value at a cut
 )
@@ -47,7 +44,7 @@ func NewLiterals(values ...string) *Literals {
 			l.cut = append(l.cut, v)
 		}
 	}
-	slices.SortStableFunc(l.forms, func(a, b form) int { return len(b.text) - len(a.text) })
+	slices.SortStableFunc(l.forms, func(a, b form) int { return len(b) - len(a) })
 	return l
 }
 
@@ -91,10 +88,9 @@ func shifted(e *base64.Encoding, v string, shift int) string {
 }
 
 func (l *Literals) put(text string) {
-	if text == "" || slices.ContainsFunc(l.forms, func(f form) bool { return f.text == text }) {
-		return
+	if len(text) >= leastAnywhere && !slices.Contains(l.forms, form(text)) {
+		l.forms = append(l.forms, form(text))
 	}
-	l.forms = append(l.forms, form{text: text, word: len(text) < leastAnywhere})
 }
 
 // Empty says whether there is nothing to look for.
@@ -119,20 +115,20 @@ func (l *Literals) Mask(data []byte) []byte {
 	}
 	text := string(data)
 	for _, f := range l.forms {
-		text = f.replace(text, strings.Repeat("*", len(f.text)))
+		text = f.replace(text, strings.Repeat("*", len(f)))
 	}
 	return []byte(text)
 }
 
 // replace replaces what is written so. What a mark says is left alone.
 func (f form) replace(text, by string) string {
-	if !strings.Contains(text, f.text) {
+	if !strings.Contains(text, string(f)) {
 		return text
 	}
 	var b strings.Builder
 	done := 0
 	for at := 0; at < len(text); {
-		i := strings.Index(text[at:], f.text)
+		i := strings.Index(text[at:], string(f))
 		if i < 0 {
 			break
 		}
@@ -144,11 +140,7 @@ func (f form) replace(text, by string) string {
 				continue
 			}
 		}
-		end := i + len(f.text)
-		if f.word && (i > 0 && word[text[i-1]] || end < len(text) && word[text[end]]) {
-			at = end
-			continue
-		}
+		end := i + len(f)
 		b.WriteString(text[done:i])
 		b.WriteString(by)
 		done, at = end, end

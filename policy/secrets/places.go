@@ -12,9 +12,8 @@ const (
 )
 
 // url looks for the password of scheme://user:password@host, and for the secret
-// parts of webhooks, where the colon stands at i.
-func (f *finder) url(i int) int {
-	from := i + len("://")
+// parts of webhooks, where the colon stands at i and the authority begins at from.
+func (f *finder) url(i, from int) int {
 	end := from + min(f.run(inAuthority, from), maxAuthority)
 	authority := f.text[from:end]
 	at := strings.LastIndexByte(authority, '@')
@@ -39,6 +38,30 @@ func (f *finder) url(i int) int {
 
 // inAuthority are the others.
 var inAuthority = authorityEnds.but()
+
+// escaped looks for the password of a URL that stands in another one, where a % stands
+// at i.
+func (f *finder) escaped(i int) int {
+	const open, colon, at = "%3a%2f%2f", "%3a", "%40"
+	if len(f.text) < i+len(open) || !strings.EqualFold(f.text[i:i+len(open)], open) {
+		return i
+	}
+	from := i + len(open)
+	rest := f.text[from : from+min(f.run(bearer, from), maxAuthority)]
+	for { // each escape, and what stands behind it
+		k := from + len(rest)
+		if len(rest) >= maxAuthority || k+3 > len(f.text) || f.text[k] != '%' || !hexDigit(f.text[k+1]) || !hexDigit(f.text[k+2]) || strings.EqualFold(f.text[k:k+3], "%2f") {
+			break
+		}
+		rest = f.text[from : k+3+min(f.run(bearer, k+3), maxAuthority)]
+	}
+	lower := strings.ToLower(rest)
+	user, end := strings.Index(lower, colon), strings.LastIndex(lower, at)
+	if user < 0 || end <= user+len(colon) || placeholder(rest[user+len(colon):end]) {
+		return from - 1
+	}
+	return f.add(from+user+len(colon), from+end, Password)
+}
 
 // further is where the host of a data source begins: behind the last @ before its
 // options, since a password may hold a slash and an @ there. Of a URL of the web it is at.

@@ -74,8 +74,13 @@ func Seal(args string, o Sealing) Sealed {
 	if !isObject(args) {
 		return malformed(args)
 	}
+	root := tree(args)
 	s := sealer{text: args, Sealing: o}
-	each(args, tree(args), "", s.leaf)
+	each(args, root, "", s.leaf)
+	if known := s.repeated(); s.refused == nil && len(known) > 0 { // the same value may stand elsewhere, and look like nothing there
+		s = sealer{text: args, Sealing: o, known: known}
+		each(args, root, "", s.leaf)
+	}
 	if s.refused != nil {
 		return Sealed{Args: RedactArgs(args), Refused: s.refused}
 	}
@@ -98,7 +103,8 @@ func malformed(args string) Sealed {
 // sealer takes the secrets out of one call's arguments.
 type sealer struct {
 	Sealing
-	text string
+	text  string
+	known []string // values that are secrets wherever they stand
 
 	write   strings.Builder // what is done of the new text
 	done    int             // how much of the old one
@@ -122,7 +128,7 @@ func (s *sealer) leaf(l leaf) {
 		return
 	}
 	if l.kind == 'k' {
-		if spans := find(l.text, false); len(spans) > 0 {
+		if spans := s.spans(l.text, false); len(spans) > 0 {
 			s.refused = refuse(events.AccessDenied, "the name of a member at %s is a secret (%s): names are stored and shown; send it as a value", shown(l.path), spans[0].Kind)
 		}
 		return
@@ -177,7 +183,7 @@ func blankSecret(s string) bool {
 	if strings.HasPrefix(s, "${") && strings.HasSuffix(s, "}") || strings.HasPrefix(s, "{{") && strings.HasSuffix(s, "}}") {
 		return !strings.Contains(s[2:len(s)-1], "${")
 	}
-	return len(s) > 1 && s[0] == '$' && nameByte.run(s, 1) == len(s)-1 || strings.Trim(s, "*") == "" ||
+	return len(s) > 1 && s[0] == '$' && variable.run(s, 1) == len(s)-1 || strings.Trim(s, "*") == "" ||
 		strings.HasPrefix(s, "<") && strings.HasSuffix(s, ">")
 }
 
@@ -196,9 +202,52 @@ func (s *sealer) whole(l leaf, _ Kind) {
 	s.done = l.to
 }
 
+// leastKnown is the length in bytes of the shortest value that is looked for in other
+// arguments.
+const leastKnown = 8
+
+// repeated are the values that were sealed and are long enough to be looked for.
+func (s *sealer) repeated() []string {
+	var out []string
+	for _, v := range s.out.Values {
+		if t := v.Text(); len(t) >= leastKnown && strings.Count(s.text, quote(t)[1:len(quote(t))-1]) > 1 && !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// spans are the secrets in a text: those that are found, and those that are known.
+func (s *sealer) spans(text string, bold bool) []Span {
+	out := find(text, bold)
+	for _, v := range s.known {
+		for at := 0; ; {
+			i := strings.Index(text[at:], v)
+			if i < 0 {
+				break
+			}
+			at += i + len(v)
+			out = append(out, Span{at - len(v), at, Secret})
+		}
+	}
+	if len(s.known) == 0 || len(out) < 2 {
+		return out
+	}
+	slices.SortFunc(out, func(a, b Span) int { return a.Start - b.Start })
+	merged := out[:1]
+	for _, one := range out[1:] {
+		if last := &merged[len(merged)-1]; one.Start < last.End {
+			last.End = max(last.End, one.End)
+		} else {
+			merged = append(merged, one)
+		}
+	}
+	return merged
+}
+
 // within seals the secrets that are a part of a string.
 func (s *sealer) within(l leaf, place Place) {
-	spans := find(l.text, place == Command)
+	spans := s.spans(l.text, place == Command)
 	if len(spans) == 0 {
 		return
 	}

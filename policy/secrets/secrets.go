@@ -162,11 +162,12 @@ func (f *finder) add(start, end int, k Kind) int {
 
 // What a byte may be the beginning of.
 const (
-	isToken  = 1 << iota // a token with a known prefix
-	isAssign             // = or :
-	isDash               // a flag, or a PEM block
-	isMark               // a mark
-	isAt                 // a data source of Go's MySQL driver
+	isToken   = 1 << iota // a token with a known prefix
+	isAssign              // = or :
+	isDash                // a flag, or a PEM block
+	isMark                // a mark
+	isAt                  // a data source of Go's MySQL driver
+	isPercent             // a URL within another one
 )
 
 var begins = func() (t [256]uint8) {
@@ -176,7 +177,7 @@ var begins = func() (t [256]uint8) {
 	for _, c := range "bB" {
 		t[c] |= isToken // bearer and basic
 	}
-	t['='], t[':'], t['-'], t['['], t['@'] = t['=']|isAssign, isAssign, isDash, isMark, isAt
+	t['='], t[':'], t['-'], t['['], t['@'], t['%'] = t['=']|isAssign, isAssign, isDash, isMark, isAt, isPercent
 	return t
 }()
 
@@ -200,6 +201,8 @@ func (f *finder) scan(i, end int) {
 			next = i + markAt(f.text[i:])
 		case what&isAt != 0:
 			next = f.source(i)
+		case what&isPercent != 0:
+			next = f.escaped(i)
 		}
 		i = max(next, i+1)
 	}

@@ -137,11 +137,9 @@ func checkFound(t interface{ Fatalf(string, ...any) }, text string) {
 	if len(spans) == 0 && clean != text {
 		t.Fatalf("nothing is found in %q, which became %q", text, clean)
 	}
-	if len(spans) > 0 && !strings.HasPrefix(clean, text[:spans[0].Start]) {
-		t.Fatalf("%q became %q: it differs before the first secret, at %d", text, clean, spans[0].Start)
-	}
-	if n := len(spans); n > 0 && !strings.HasSuffix(clean, text[spans[n-1].End:]) && len(Find(replace(text, spans, func(s Span) string { return Mark(s.Kind) }))) == 0 {
-		t.Fatalf("%q became %q: it differs behind the last secret, at %d", text, clean, spans[n-1].End)
+	once := replace(text, spans, func(s Span) string { return Mark(s.Kind) })
+	if len(Find(once)) == 0 && clean != once {
+		t.Fatalf("%q became %q: something else than the secrets is gone", text, clean)
 	}
 }
 

@@ -2,6 +2,7 @@ package secrets
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 )
 
@@ -20,16 +21,19 @@ func setOf(ranges string) *set {
 
 // Sets of bytes, as pairs of first and last.
 var (
-	word   = setOf("azAZ09__--")         // of most tokens
-	alnum  = setOf("azAZ09")             // letters and digits
-	digits = setOf("09")                 // decimal
-	lowHex = setOf("09af")               // hexadecimal, as tokens write it
-	base32 = setOf("AZ27")               // RFC 4648
-	upper  = setOf("AZ09")               // capitals and digits
-	bech32 = setOf("AZ09")               // of age keys; its four missing letters never matter
-	b64    = setOf("azAZ09++//==__--")   // any base64
-	dotted = setOf("azAZ09__--..")       // with dots
-	bearer = setOf("azAZ09__--..~~++//") // RFC 6750, without its padding
+	word     = setOf("azAZ09__--")         // of most tokens
+	alnum    = setOf("azAZ09")             // letters and digits
+	variable = setOf("azAZ09__")           // of a name of a variable
+	digits   = setOf("09")                 // decimal
+	lowHex   = setOf("09af")               // hexadecimal, as tokens write it
+	base32   = setOf("AZ27")               // RFC 4648
+	upper    = setOf("AZ09")               // capitals and digits
+	small    = setOf("az")                 // letters only
+	capital  = setOf("AZ")                 // letters only
+	bech32   = setOf("AZ09")               // of age keys; its four missing letters never matter
+	b64      = setOf("azAZ09++//==__--")   // any base64
+	dotted   = setOf("azAZ09__--..")       // with dots
+	bearer   = setOf("azAZ09__--..~~++//") // RFC 6750, without its padding
 )
 
 // but are the bytes that are not in the set.
@@ -137,9 +141,31 @@ var byFirst = func() (t [256][]int) {
 	return t
 }()
 
-// mixed wants a digit or a capital: words with dashes between them are no key.
+// mixed wants a digit, a capital, or no dash for long: words with dashes between them
+// are no key.
 func mixed(rest string) bool {
-	return upper.has(window(rest))
+	return upper.has(window(rest)) || alnum.run(window(rest), 0) >= 20
+}
+
+// glued are prefixes that stand in no word, so that a key is one even where something of a
+// word stands right before it.
+var glued = []string{
+	"sk-ant-", "sk-proj-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "xoxa-", "npm_", "pypi-AgE", "dop_v1_",
+	"shpat_", "dckr_pat_", "sluice_", "AGE-SECRET-KEY-1",
+}
+
+// stuck says whether a key may begin at i though something of a word stands before it:
+// its prefix is in no word, or what follows sk- is nothing but letters and digits with a
+// capital among them.
+func (f *finder) stuck(i int) bool {
+	rest := f.text[i:]
+	if strings.HasPrefix(rest, "sk-") {
+		n := alnum.run(window(rest[3:]), 0)
+		if n >= 24 && capital.has(rest[3:3+n]) && (len(rest) == 3+n || !word[rest[3+n]]) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(glued, func(p string) bool { return strings.HasPrefix(rest, p) })
 }
 
 func hasDigit(rest string) bool { return digits.has(window(rest)) }
@@ -221,7 +247,7 @@ func hexDigit(c byte) bool { return digits[c] || c|0x20 >= 'a' && c|0x20 <= 'f' 
 
 // token looks for a token that begins at i. It returns where to go on.
 func (f *finder) token(i int) int {
-	if !f.boundary(i) {
+	if !f.boundary(i) && !f.stuck(i) {
 		return i
 	}
 	rest := f.text[i:]
@@ -269,6 +295,9 @@ var schemes = []struct {
 
 // scheme looks for "Bearer" or "Basic" and a credential that looks like one.
 func (f *finder) scheme(i int) int {
+	if f.text[i]|0x20 == 'p' {
+		return f.netrc(i)
+	}
 	if f.text[i]|0x20 != 'b' {
 		return i
 	}
@@ -313,4 +342,18 @@ func userAndPassword(s string) bool {
 		colon = colon || c == ':'
 	}
 	return colon
+}
+
+// netrc looks for the password of "machine x login y password z".
+func (f *finder) netrc(i int) int {
+	const name = "password"
+	end := i + len(name)
+	if len(f.text) <= end || !blank(f.text[end]) || f.text[i:end] != name {
+		return i
+	}
+	before := f.text[max(0, i-maxLook):i]
+	if at := strings.LastIndex(before, "login "); at < 0 || len(strings.Fields(before[at:])) != 2 || !strings.Contains(before, "machine ") && !strings.Contains(before, "default ") {
+		return i
+	}
+	return f.firmly(end, Password)
 }

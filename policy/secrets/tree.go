@@ -187,7 +187,11 @@ var (
 func paired(text string, n node) Kind {
 	for _, k := range n.kids {
 		if k.kind == '"' && slicesHas(labelNames, k.name) {
-			if kind := named(unquote(text[k.from:k.to])); kind != "" {
+			label := unquote(text[k.from:k.to])
+			if len(label) > maxName || nameByte.run(label, 0) != len(label) {
+				continue // words, and no name
+			}
+			if kind := named(label); kind != "" {
 				return kind
 			}
 		}

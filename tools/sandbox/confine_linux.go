@@ -28,12 +28,11 @@ func (r *Room) Confined(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked
-		done <- r.doomed(func() error {
-			if err := r.confine(); err != nil {
-				return err
-			}
-			return f()
-		})
+		err := r.confine()
+		if err == nil {
+			err = f()
+		}
+		done <- err
 	}()
 	return <-done
 }

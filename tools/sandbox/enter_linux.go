@@ -61,7 +61,6 @@ func able(c int) bool {
 // Room is where a command runs. It belongs to one goroutine.
 type Room struct {
 	p    Policy
-	oom  int    // the keeper's oom_score_adj; negative: it cannot be set
 	temp string // the directory that stands for /tmp, where that is not the command's own; "" otherwise
 }
 
@@ -69,7 +68,7 @@ type Room struct {
 // its view of the file system, its limits. It is called once, BEFORE Confine, and
 // changes the whole process. What it returns is closed when the command has ended.
 func Enter(p Policy) (*Room, error) {
-	r := &Room{p: p, oom: -1}
+	r := &Room{p: p}
 	if !p.Use.Any() {
 		return r, nil
 	}
@@ -83,6 +82,9 @@ func Enter(p Policy) (*Room, error) {
 	p.Hide = hidden
 	r.p = p
 	unix.Umask(0o022)
+	// Where memory runs out the kernel ends the command first, and the largest process of it,
+	// and not the node. Where that cannot be said, it guesses as ever.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	if p.Use.Namespaces {
 		if err := r.furnish(); err != nil {
 			return nil, err
@@ -167,25 +169,8 @@ func (r *Room) furnish() error {
 	if err := h.gather(); err != nil {
 		return err
 	}
-	if err := r.tune(); err != nil {
-		return fmt.Errorf("make a table of processes: %w", err)
-	}
+	boundPIDs(h.proc, r.p.Limits.withDefaults().Processes)
 	return h.build()
-}
-
-// tune sets what only a table of processes that can be written to sets. The command's
-// own cannot be. The table stays open as long as this process lives: to close it takes
-// longer than all the rest.
-func (r *Room) tune() error {
-	proc, err := fresh("proc", 0, nil)
-	if err != nil {
-		return err
-	}
-	if r.oom, err = unix.Openat(proc, "self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
-		return err
-	}
-	boundPIDs(proc, r.p.Limits.withDefaults().Processes)
-	return nil
 }
 
 // loopback starts the loopback interface of a new network, for what a command starts
@@ -231,19 +216,6 @@ func kernelAtLeast(major, minor int) bool {
 	var x, y int
 	_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &x, &y)
 	return err == nil && (x > major || x == major && y >= minor)
-}
-
-// doomed has what is started in f be the first that the kernel ends where memory runs
-// out, and not what starts it.
-func (r *Room) doomed(f func() error) error {
-	if r.oom < 0 {
-		return f()
-	}
-	was := make([]byte, 16)
-	n, _ := unix.Pread(r.oom, was, 0)
-	_, _ = unix.Pwrite(r.oom, []byte("1000"), 0)
-	defer func() { _, _ = unix.Pwrite(r.oom, was[:max(n, 0)], 0) }()
-	return f()
 }
 
 // limit sets the limits of this process, and so of the command.
@@ -297,7 +269,7 @@ type part struct {
 
 // gather takes what is needed from the machine's file system.
 func (h *house) gather() (err error) {
-	if h.proc, err = fresh("proc", readable|unix.MOUNT_ATTR_NOEXEC, nil); err != nil {
+	if h.proc, err = fresh("proc", writable|unix.MOUNT_ATTR_NOEXEC, nil); err != nil {
 		return fmt.Errorf("make a table of processes: %w", err)
 	}
 	l := h.p.Limits.withDefaults()
@@ -462,7 +434,7 @@ func (h *house) build() error {
 	}
 	shut := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	for _, p := range h.parts {
-		if p.hide {
+		if p.hide || p.to == "/proc" {
 			if err := unix.MountSetattr(p.fd, "", unix.AT_EMPTY_PATH, shut); err != nil {
 				return fmt.Errorf("shut %s: %w", p.to, err)
 			}

@@ -34,9 +34,6 @@ func TestMain(m *testing.M) {
 
 var inSandbox = flag.String("sandbox", "off", "what contains the commands of all tests: off, landlock or all that the machine has")
 
-// contained is what contains the commands of tests that say nothing of it.
-var contained sandbox.Policy
-
 // contain sets contained.
 func contain(what string) error {
 	m, err := sandbox.Look(context.Background())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
 func newTool(t testing.TB, c Config) tools.Tool {
@@ -34,6 +35,9 @@ func argsOf(t testing.TB, a Args) json.RawMessage {
 	}
 	return b
 }
+
+// contained is what contains the commands of tests that say nothing of it.
+var contained sandbox.Policy
 
 // bash runs one command line in a workspace of its own.
 func bash(t testing.TB, line string) tools.Report {

@@ -245,9 +245,10 @@ func (f *Family) First() int { return cmp.Or(f.root, f.keeper.pid()) }
 func (f *Family) Lost() bool { return Within(0, f.gone) && !Within(0, f.empty) }
 
 // Release lets the keeper go, and waits for it where that takes but a moment. One
-// that still has a family stays until it could end that.
+// that still has a family stays until it could end that; one that takes its namespaces
+// with it, of which nothing runs any more, is left to the kernel, which has its own time for that.
 func (f *Family) Release(time.Duration) {
-	if Within(0, f.empty) {
+	if Within(0, f.empty) && !f.sealed {
 		<-f.gone // that was its last word
 	}
 	_ = f.keeper.signal(unix.SIGCONT) // should its command have stopped it: there is something to hear
