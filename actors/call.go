@@ -244,7 +244,7 @@ func (n *Node) invocation(o owe, call *lifecycle.Call, key events.CallKey) tools
 		Call: key, Attempt: call.Attempt, Tool: call.Tool, Args: o.asked.Args.JSON, Key: call.Started.Key,
 		Workspace: n.workspace(o.turn.Submitted), Mode: o.turn.Submitted.Mode, Network: n.cfg.Network,
 		Deadline: call.Started.Deadline, Expect: call.Started.Expect, Locks: call.Started.Locks,
-		Fence: n.fence(key, call.Started.Locks), May: n.gates.May(o.asked), Context: o.turn.Planned.Context, Progress: func(events.Progress) {},
+		Fence: n.fence(key, call.Started.Locks), May: n.gates.May(o.asked), Closed: n.cfg.Closed, Context: o.turn.Planned.Context, Progress: func(events.Progress) {},
 	}
 }
 

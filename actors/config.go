@@ -27,6 +27,8 @@ type Config struct {
 	Workspace  string   // absolute; where a turn runs that names none
 	Placements []string // nil means events.DefaultPlacement. EndPlacement is always served
 
+	Closed []string // absolute paths of the node's own, which no tool opens; see tools.Invocation
+
 	// Allow gives the allowlist of a principal; nil, or an answer of nil, does
 	// not narrow. It is asked for the principal and each of its parents.
 	Allow   func(principal string) []string

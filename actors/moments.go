@@ -143,7 +143,9 @@ func (n *Node) lookAll(ctx context.Context, workspace string, paths []string) []
 func (n *Node) beginning(o owe, call *lifecycle.Call, tool tools.Tool) lifecycle.Begin {
 	b := lifecycle.Begin{Call: call.Offset, Verdict: *call.Verdict, Wall: tool.Limits.Wall}
 	if tool.Containment != nil {
-		b.Containment = tool.Containment(o.asked.Args.JSON, n.cfg.Network)
+		b.Containment = tool.Containment(tools.Invocation{
+			Tool: tool.Name, Args: o.asked.Args.JSON, Workspace: n.workspace(o.turn.Submitted), Mode: o.turn.Submitted.Mode, Network: n.cfg.Network,
+		})
 	}
 	if o.asked.Fault != nil { // they were there when the call was let through
 		b.Findings = []lifecycle.Finding{{Gate: lifecycle.GateAllow}, {

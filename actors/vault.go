@@ -128,6 +128,20 @@ func (n *Node) sameCall(j job, args json.RawMessage, values map[string]secrets.V
 	return opened, ""
 }
 
+// sealedName denies a call that names a file by a secret, before anybody is asked: what
+// is judged and shown would be another name than the one that is used.
+func sealedName(op events.Operation) (lifecycle.Finding, bool) {
+	for _, p := range op.Paths {
+		if len(secrets.Placeholders(p)) > 0 {
+			return lifecycle.Finding{
+				Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Deny, Code: events.AccessDenied,
+				Reason: "The name of a file holds a secret: names are judged, stored and shown, so it cannot; use another name.",
+			}, true
+		}
+	}
+	return lifecycle.Finding{}, false
+}
+
 // lastOf is what the last gate found that was asked.
 func lastOf(findings []lifecycle.Finding, _ events.Verdict) lifecycle.Finding {
 	if len(findings) == 0 {

@@ -38,6 +38,9 @@ type DeskConfig struct {
 	Now   func() time.Time // nil means time.Now
 	NewID func() string    // makes ids of commits, traces and turns; nil means ULIDs
 	Log   *slog.Logger     // nil discards
+	// Workspace is where turns of the node in this process run that name none, by which
+	// doors know it; "": no node is here.
+	Workspace string
 	// Vault keeps the secrets of calls outside the log; nil: calls with secrets are
 	// refused.
 	Vault *vault.Vault
@@ -85,6 +88,9 @@ type Desk struct {
 	newID func() string
 	log   *slog.Logger
 	vault *vault.Vault
+
+	workspace string // of the node in this process; "" means that there is none
+
 	marks func(tool string) []string // see DeskConfig.Declared
 	seen  func(bus.Stored, map[int]string)
 
@@ -101,7 +107,7 @@ type Desk struct {
 func NewDesk(c DeskConfig) *Desk {
 	d := &Desk{
 		bus: c.Bus, local: c.Local, boot: c.Boot, poll: cmp.Or(c.Poll, 2*time.Second),
-		now: c.Now, newID: c.NewID, log: c.Log, vault: c.Vault, marks: c.Declared, seen: c.Seen,
+		now: c.Now, newID: c.NewID, log: c.Log, workspace: c.Workspace, vault: c.Vault, marks: c.Declared, seen: c.Seen,
 	}
 	if d.marks == nil {
 		d.marks = func(string) []string { return nil }

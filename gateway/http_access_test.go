@@ -306,6 +306,15 @@ func TestHTTPTurnsRunInTheirWorkspaces(t *testing.T) {
 	}
 	submit(403, "problem:workspace", `,"principal":"kid","workspace":"/etc"`, "")
 	submit(202, "", `,"principal":"kid","workspace":"/srv/b"`, "/srv/b")
+
+	d = newDoor(t, func(c *APIConfig) {
+		ring := ringOf(t, someone("sub", "", access.Submitter))
+		c.Keys = func() *keys.Ring { return ring }
+	})
+	for _, dir := range []string{"/", "/etc", "/srv"} { // who has none of his own runs in the node's
+		submit(403, "leave it out", `,"workspace":"`+dir+`"`, "")
+	}
+	d.want(202, "", "POST", "/v1/turns", `{"trace":"tr","turn":"own","calls":[{"tool":"echo"}]}`, as("sub")...)
 }
 
 // TestHTTPSubmittersUndoTheirOwn: the tool that undoes looks no further than a trace, and

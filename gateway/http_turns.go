@@ -36,7 +36,7 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if o.Turn.Principal, err = a.submits(r, o.Said); err != nil {
 		return err
 	}
-	if o.Turn.Workspace, err = who(r).Works(o.Turn.Workspace); err != nil {
+	if o.Turn.Workspace, err = who(r).Works(o.Turn.Workspace, a.desk.workspace); err != nil {
 		return err
 	}
 	if err := a.desk.mayUndo(r.Context(), who(r), o.Turn); err != nil {

@@ -25,6 +25,9 @@ func (d *NATSDoor) submit(ctx context.Context, r natsRequest) (int, any, error) 
 	if o.Turn.Principal, err = r.who.Submits(o.Said, d.known); err != nil {
 		return 0, nil, err
 	}
+	if o.Turn.Workspace, err = r.who.Works(o.Turn.Workspace, d.desk.workspace); err != nil {
+		return 0, nil, err
+	}
 	if err := d.desk.mayUndo(ctx, r.who, o.Turn); err != nil {
 		return 0, nil, err
 	}

@@ -30,6 +30,10 @@ func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed) {
 		declared := append(declaredIn(c.Secrets), d.marks(c.Tool)...)
 		c.Secrets = nil
 		c.Key = d.sealKey(c.Key)
+		if len(secrets.Find(c.Tool)) > 0 {
+			c.Tool = secrets.Redact(c.Tool)
+			c.Refused = &events.Refusal{Code: events.UnknownTool, Reason: "There is no such tool: its name looks like a secret, and was not stored; call one of the tools in the list by its exact name."}
+		}
 		if c.Refused != nil {
 			c.Refused = &events.Refusal{Code: c.Refused.Code, Reason: secrets.Redact(c.Refused.Reason)}
 			c.Args.Text = secrets.RedactArgs(c.Args.Text)

@@ -69,6 +69,7 @@ func TestSubmissionsAreSealed(t *testing.T) {
 		{"id":"toolu_1","tool":"b","args":"{\"v\":\"`+keyToSeal+`\"}","secrets":["/mine"]},
 		{"id":"fc_1","tool":"b","args":{"mine":"sealed by name","command":"ls"},"secrets":["/mine","/command"]},
 		{"tool":"declaring","args":{"pin":"0123-by-schema"}},
+		{"id":"named","tool":"deny_`+keyToSeal+`","args":{}},
 		{"tool":"c","args":"{\"v\":\"`+keyToSeal+`"},
 		{"tool":"d","args":{"v":1}}]}`)
 	if err != nil {
@@ -83,7 +84,7 @@ func TestSubmissionsAreSealed(t *testing.T) {
 		refs    int
 		refused bool
 		id      string
-	}{{2, false, "call_" + strings.Repeat("A", 24)}, {1, false, "toolu_1"}, {0, true, "fc_1"}, {1, false, ""}, {0, false, ""}, {0, false, ""}} {
+	}{{2, false, "call_" + strings.Repeat("A", 24)}, {1, false, "toolu_1"}, {0, true, "fc_1"}, {1, false, ""}, {0, true, "named"}, {0, false, ""}, {0, false, ""}} {
 		c := calls[i]
 		if len(c.Secrets) != want.refs || (c.Refused != nil) != want.refused || c.ProviderID != want.id {
 			t.Errorf("call %d: %+v", i, c)

@@ -141,14 +141,14 @@ func numeric(label string) bool {
 // are known to lead back to private addresses.
 var local = []string{
 	"localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "mail", "lan", "arpa", "onion", "alt", "invalid", "test",
-	"cluster", "svc", "consul", "docker",
+	"cluster", "svc", "default", "kube-system", "consul", "docker",
 	// names that hold the address they lead to, or lead to loopback
 	"nip.io", "sslip.io", "xip.io", "xip.name", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com", "traefik.me", "fuf.me", "local.gd", "localho.st",
 	"ip6.name", "backname.io", "127-0-0-1.org.uk", "yoogle.com", "lndo.site", "ddev.site",
 	// names that answer differently every time
 	"rbndr.us", "1u.ms",
 	// what clouds tell their machines
-	"metadata.azure.com", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com",
+	"metadata.goog", "metadata.azure.com", "metadata.tencentyun.com", "metadata.packet.net", "metadata.platformequinix.com",
 }
 
 func checkName(name string, labels []string) error {

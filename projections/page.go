@@ -198,7 +198,8 @@ func (t *pageText) block(title, text string, tabs bool) {
 // body is a text that may be kept elsewhere.
 func (t *pageText) body(title, text string, ref *events.BlobRef) {
 	if text == "" && ref != nil {
-		t.line("%s: %d bytes, kept beside the log as %s; the page of this one approval shows them, and GET /v1/blobs/%s gives them", title, ref.Size, ref.Digest, ref.Digest)
+		t.line("%s: %d bytes, beside the log; the page of this one shows them, and so does", title, ref.Size)
+		t.line("  GET /v1/blobs/%s", events.Visible(ref.Digest))
 		return
 	}
 	t.block(title, text, false)

@@ -88,7 +88,7 @@ func TestAPage(t *testing.T) {
 		}
 	}
 	p.Args = events.Body{Ref: &events.BlobRef{Digest: "sha256:d", Size: 100_000}}
-	if got := PageOf(p, ApprovalOpen, nil, Whole{}, noon).Visible; !strings.Contains(got, "100000 bytes, kept beside the log as sha256:d") {
+	if got := PageOf(p, ApprovalOpen, nil, Whole{}, noon).Visible; !strings.Contains(got, "100000 bytes, beside the log; the page of this one shows them, and so does\n  GET /v1/blobs/sha256:d\n") {
 		t.Errorf("large arguments are not named:\n%s", got)
 	}
 	if got := PageOf(p, ApprovalOpen, nil, Whole{Args: `{"v":"THE END"}`}, noon).Visible; !strings.Contains(got, "THE END") {

@@ -51,10 +51,10 @@ type Spec struct {
 	// nil means that what Asks says is all there is.
 	Preview func(ctx context.Context, in Invocation) (events.Preview, error)
 
-	// Containment is what would contain an attempt at the call with the network or
-	// without, in short words that never change their meaning, with commas between them;
-	// nil means "": nothing but this process.
-	Containment func(args json.RawMessage, network bool) string
+	// Containment is what would contain an attempt, in short words that never change
+	// their meaning, with commas between them; nil means "": nothing but this process.
+	// Of in only Tool, Args, Workspace, Mode and Network are set.
+	Containment func(in Invocation) string
 
 	// Probe asks whether the effect of an earlier attempt happened; nil means
 	// that nobody can tell. It may do I/O.
@@ -102,6 +102,9 @@ type Invocation struct {
 	Deadline  time.Time
 	Expect    []events.Expectation
 	Locks     []events.Lock
+	// Closed are absolute paths of the node's own: its log, its keys, its files of users. A tool
+	// that opens files opens none of them, nor what is below, whatever workspace a turn names.
+	Closed []string
 	// Fence asks the cluster whether the attempt still has its Locks: ErrFenced where
 	// somebody else may have them by now, any other error where nobody can say. A tool
 	// that can ask asks right before its effect, since a process that was stopped for a

@@ -19,12 +19,13 @@ import (
 
 // natsUser is an entry of the file of --nats-users.
 type natsUser struct {
-	Name     string        `yaml:"name" json:"name"`                                // who acts, and what stands in subjects
-	Kind     string        `yaml:"kind,omitempty" json:"kind,omitempty"`            // agent (left out), person or service
-	Parents  []string      `yaml:"parents,omitempty,flow" json:"parents,omitempty"` // of the principal, nearest first
-	Roles    []access.Role `yaml:"roles,flow" json:"roles"`
-	Password string        `yaml:"password,omitempty" json:"password,omitempty"` // its bcrypt hash
-	NKey     string        `yaml:"nkey,omitempty" json:"nkey,omitempty"`         // the public key
+	Name       string        `yaml:"name" json:"name"`                                // who acts, and what stands in subjects
+	Kind       string        `yaml:"kind,omitempty" json:"kind,omitempty"`            // agent (left out), person or service
+	Parents    []string      `yaml:"parents,omitempty,flow" json:"parents,omitempty"` // of the principal, nearest first
+	Roles      []access.Role `yaml:"roles,flow" json:"roles"`
+	Workspaces []string      `yaml:"workspaces,omitempty" json:"workspaces,omitempty"` // where its turns may run; none: the node's own
+	Password   string        `yaml:"password,omitempty" json:"password,omitempty"`     // its bcrypt hash
+	NKey       string        `yaml:"nkey,omitempty" json:"nkey,omitempty"`             // the public key
 }
 
 // natsUsers is the file.
@@ -41,7 +42,7 @@ func (u natsUser) identity() access.Identity {
 	if p.Kind == "" {
 		p.Kind = access.KindAgent
 	}
-	return access.Identity{Principal: p, Roles: u.Roles, Via: "nats"}
+	return access.Identity{Principal: p, Roles: u.Roles, Workspaces: u.Workspaces, Via: "nats"}
 }
 
 // node says whether a user runs turns.

@@ -115,7 +115,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
 		Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
 		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: s.retention,
-		Vault: opener(values), ShowSecrets: s.secret.shown(),
+		Vault: opener(values), ShowSecrets: s.secret.shown(), Closed: s.ownFiles(),
 	})
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err := n.actors.Start(own); err != nil {
 		return nil, err
 	}
-	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: kept, Boot: n.boot, Local: localEnds{n.actors}, Now: ses.Now, Log: log, Vault: values, Declared: declaredBy(registry), Seen: n.metrics.Committed})
+	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: kept, Boot: n.boot, Local: localEnds{n.actors}, Now: ses.Now, Log: log, Workspace: workspace, Vault: values, Declared: declaredBy(registry), Seen: n.metrics.Committed})
 	n.desk.Start(own)
 	ses.KeepTime(own, log)
 	return n, nil

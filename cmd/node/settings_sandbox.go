@@ -139,23 +139,11 @@ func lacking(m sandbox.Machine) string {
 
 // boxPolicy is what the settings say of commands.
 func (s *settings) boxPolicy() (p sandbox.Policy, err error) {
-	var errs [4]error
+	var errs [3]error
 	p.Read, errs[0] = absolute("sandbox-read", s.box.read)
 	p.Writable, errs[1] = absolute("sandbox-write", s.box.write)
 	p.Limits, errs[2] = limitsOf(s.box.limits)
-	secret := []string{}
-	if s.NATS == "" {
-		secret = append(secret, s.Data)
-	}
-	if dir := s.storeDir(); s.readStore != "" && dir != "" {
-		secret = append(secret, dir)
-	}
-	for _, file := range []string{s.secret.keys, s.entry.auth, s.entry.key, s.hook.secret, s.EncryptKey} {
-		if file != "" {
-			secret = append(secret, file)
-		}
-	}
-	p.Hide, errs[3] = absolute("data", secret)
+	p.Hide = s.ownFiles()
 	if err := errors.Join(errs[:]...); err != nil {
 		return p, exit.Misused(err, "sluice-node config shows the settings and where they come from")
 	}

@@ -37,7 +37,7 @@ type Principal struct {
 	Kind         string        `yaml:"kind,omitempty" json:"kind,omitempty"` // agent (the meaning of ""), person or service
 	Parents      []string      `yaml:"parents,omitempty,flow" json:"parents,omitempty"`
 	Roles        []access.Role `yaml:"roles,flow" json:"roles"`
-	Workspaces   []string      `yaml:"workspaces,omitempty" json:"workspaces,omitempty"` // where its turns may run; none: anywhere
+	Workspaces   []string      `yaml:"workspaces,omitempty" json:"workspaces,omitempty"` // where its turns may run; none: the node's own workspace; *: anywhere
 	Tokens       []Token       `yaml:"tokens,omitempty" json:"tokens,omitempty"`
 	Certificates []Certificate `yaml:"certificates,omitempty" json:"certificates,omitempty"`
 }

@@ -97,13 +97,16 @@ func (r Role) Reach(v Verb) Reach {
 	return None
 }
 
+// Anywhere stands among workspaces for every folder that a node can reach.
+const Anywhere = "*"
+
 // Identity is who a door has found somebody to be.
 type Identity struct {
 	Principal events.Principal
 	Roles     []Role
 	Via       string // how the door knows: token, certificate, nats, or loopback
 	// Workspaces are the only folders that its turns may run in, the first of them where a
-	// turn names none. nil: any that a turn names, else the node's own.
+	// turn names none. None: the node's own. Anywhere among them: any that a turn names.
 	Workspaces []string
 	// Trusted says that nobody was asked who they are, and everybody is believed: a
 	// door that only this machine can reach. Bodies say who acts, and everything is

@@ -163,3 +163,40 @@ func TestWhoeverIsBelieved(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
+
+// TestWhereTurnsRun: in the folders of the identity, and without any in the node's own.
+func TestWhereTurnsRun(t *testing.T) {
+	for _, c := range []struct {
+		has             []string
+		said, own, want string
+		refused         bool
+	}{
+		{nil, "", "/srv", "", false},
+		{nil, "/srv", "/srv", "/srv", false},
+		{nil, "/srv/a", "/srv", "", true},
+		{nil, "/", "/srv", "", true},
+		{nil, "/", "", "", true},
+		{nil, "/var/lib/sluice", "/srv", "", true},
+		{[]string{}, "/etc", "/srv", "", true},
+		{[]string{"/a", "/b"}, "", "/srv", "/a", false},
+		{[]string{"/a", "/b"}, "/b", "/srv", "/b", false},
+		{[]string{"/a", "/b"}, "/srv", "/srv", "", true},
+		{[]string{"/a"}, "/a/x", "/srv", "", true},
+		{[]string{access.Anywhere}, "/etc", "/srv", "/etc", false},
+		{[]string{access.Anywhere}, "", "/srv", "", false},
+		{[]string{access.Anywhere, "/a"}, "", "/srv", "/a", false},
+		{[]string{access.Anywhere, "/a"}, "/b", "/srv", "/b", false},
+	} {
+		id := access.Identity{Principal: events.Principal{ID: "p"}, Roles: []access.Role{access.Submitter}, Workspaces: c.has}
+		if err := id.Check(); err != nil {
+			t.Errorf("%v: %v", c.has, err)
+		}
+		got, err := id.Works(c.said, c.own)
+		if got != c.want || errors.Is(err, access.ErrPlace) != c.refused {
+			t.Errorf("%v, %q at the door of %q: %q, %v", c.has, c.said, c.own, got, err)
+		}
+	}
+	if got, err := (access.Identity{Trusted: true}).Works("/etc", "/srv"); got != "/etc" || err != nil {
+		t.Errorf("believed: %q, %v", got, err)
+	}
+}

@@ -67,8 +67,11 @@ func (id Identity) Check() error {
 		}
 	}
 	for _, dir := range id.Workspaces {
+		if dir == Anywhere {
+			continue
+		}
 		if !path.IsAbs(dir) || path.Clean(dir) != dir || len(dir) > maxDir || strings.ContainsFunc(dir, unicode.IsControl) {
-			errs = append(errs, fmt.Errorf("workspace %q of %s: want an absolute path, without . and .. and // and a / at its end", dir, p.ID))
+			errs = append(errs, fmt.Errorf("workspace %q of %s: want an absolute path, without . and .. and // and a / at its end, or %q for any", dir, p.ID, Anywhere))
 		}
 	}
 	if len(id.Workspaces) > maxDirs {
@@ -161,18 +164,25 @@ func (id Identity) Submits(said events.Principal, known func(id string) bool) (e
 }
 
 // Works is the workspace of a submission: the one that it names, as it names it, or the
-// first that the identity has. One that is not the identity's is an ErrPlace: names are
-// compared as they are, and a folder below one of them is another one.
-func (id Identity) Works(said string) (string, error) {
+// first that the identity has, or "", the own one of the node that runs it. own is that of
+// the node at whose door the identity stands; "" where it is not known. One that is not the
+// identity's is an ErrPlace: names are compared as they are, and a folder below one of
+// them is another one.
+func (id Identity) Works(said, own string) (string, error) {
+	has := slices.DeleteFunc(slices.Clone(id.Workspaces), func(dir string) bool { return dir == Anywhere })
 	switch {
-	case id.Trusted || id.Workspaces == nil:
+	case id.Trusted, said != "" && len(has) < len(id.Workspaces):
 		return said, nil
-	case said == "" && len(id.Workspaces) > 0:
-		return id.Workspaces[0], nil
-	case slices.Contains(id.Workspaces, said):
+	case said == "" && len(has) > 0:
+		return has[0], nil
+	case said == "", slices.Contains(has, said):
 		return said, nil
+	case len(has) == 0 && said == own:
+		return said, nil
+	case len(has) == 0:
+		return "", fmt.Errorf("%w: turns of %s run in the node's own workspace, and the submission says %q: leave it out, or give %s workspaces", ErrPlace, id.Principal.ID, said, id.Principal.ID)
 	}
-	return "", fmt.Errorf("%w: turns of %s run in %q, and the submission says %q", ErrPlace, id.Principal.ID, id.Workspaces, said)
+	return "", fmt.Errorf("%w: turns of %s run in %q, and the submission says %q", ErrPlace, id.Principal.ID, has, said)
 }
 
 // above are the parents of a child up to the identity, it included.

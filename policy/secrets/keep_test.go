@@ -87,7 +87,7 @@ func TestLiterals(t *testing.T) {
 	twice, _ := json.Marshal(string(inJSON))
 	for name, text := range map[string]string{
 		"plain": v, "json": string(inJSON), "json in json": string(twice), "no html": strings.Trim(quote(v), `"`), "query": url.QueryEscape(v), "path": url.PathEscape(v),
-		"hex": hex.EncodeToString([]byte(v)), "base64": base64.StdEncoding.EncodeToString([]byte(v)), "base64 url": base64.URLEncoding.EncodeToString([]byte(v)),
+		"capitals": strings.ToUpper(v), "hex": hex.EncodeToString([]byte(v)), "base64": base64.StdEncoding.EncodeToString([]byte(v)), "base64 url": base64.URLEncoding.EncodeToString([]byte(v)),
 		"basic": base64.StdEncoding.EncodeToString([]byte("user:" + v)), "basic 1": base64.StdEncoding.EncodeToString([]byte("a:" + v + "zz")),
 		"basic 2": base64.StdEncoding.EncodeToString([]byte("ab:" + v + "z")), "raw": base64.RawURLEncoding.EncodeToString([]byte(v)),
 	} {

@@ -62,6 +62,10 @@ func (l *Literals) add(v string) {
 		l.put(f)
 		l.put(inside(quote(f))) // JSON in a string of JSON
 	}
+	if len(v) >= leastPart { // of a shorter one the other case is another word
+		l.put(strings.ToUpper(v))
+		l.put(strings.ToLower(v))
+	}
 	l.put(url.QueryEscape(v))
 	l.put(url.PathEscape(v))
 	l.put(hex.EncodeToString([]byte(v)))

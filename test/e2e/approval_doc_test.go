@@ -1,9 +1,13 @@
 package e2e
 
 import (
+	"bufio"
+	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,5 +56,42 @@ func TestApprovalsDocument(t *testing.T) {
 	}
 	if len(commands) < 5 {
 		t.Errorf("only %d commands were found in the document", len(commands))
+	}
+}
+
+// TestTheInboxIsFollowed: what waits already, what is asked, and how it is answered, each
+// once, over the death of the node, too.
+func TestTheInboxIsFollowed(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	n := p.serve()
+	n.submit(turn{Trace: "f", Turn: "a", CanAsk: true, Calls: []call{ask(1)}})
+	n.inbox("f", 1)
+	w := launch(t, nil, true, filepath.Join(bin, "sluice-node"), "inbox", "--follow", "--json", "--data", p.data)
+	lines := bufio.NewScanner(w.out)
+	lines.Buffer(nil, 1<<20)
+	want := func(id, state string) {
+		t.Helper()
+		var got page
+		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &got) != nil || got.ID != id || got.State != state {
+			t.Fatalf("followed %s, want %s %s", lines.Text(), id, state)
+		}
+	}
+	want("f/a/0@1", "open")
+	n.submit(turn{Trace: "f", Turn: "b", CanAsk: true, Calls: []call{{Tool: "echo", Args: args{"v": 1}}, ask(2)}})
+	want("f/b/1@1", "open")
+	n.post("/v1/turns/f/a/calls/0/approve", args{"principal": "ann"})
+	want("f/a/0@1", "approved")
+	n.kill()
+	n = p.serve()
+	n.post("/v1/turns/f/b/calls/1/deny", args{"principal": "ann"})
+	want("f/b/1@1", "denied")
+	n.submit(turn{Trace: "f", Turn: "c", CanAsk: true, Calls: []call{ask(3)}})
+	want("f/c/0@1", "open")
+	n.post("/v1/turns/f/c/cancel", nil)
+	want("f/c/0@1", "withdrawn")
+	w.signal(syscall.SIGINT)
+	if code := w.wait(t); code != 0 {
+		t.Errorf("exit %d", code)
 	}
 }

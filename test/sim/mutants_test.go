@@ -70,6 +70,7 @@ var ofDeciders = []mutant{
 	{"a tool of tier approval is not asked about", "gates.go", "if asks == nil && c.Verdict.Tier != events.Approval {", "if asks == nil {"},
 	{"the policy's question is dropped", "gates.go", "			asks = f\n", ""},
 	{"an approval comes after a cancel", "people.go", "if _, _, ok := d.t.Cancelled(call); ok {\n		return nil, fmt", "if false {\n		return nil, fmt"},
+	{"an agent says yes", "people.go", "case by.Kind != KindPerson && by.Kind != KindService:", "case false:"},
 	{"what has run is denied", "owner.go", "case end != nil && end.Ruling == Deny && call.Attempt > 0:", "case false:"},
 	{"a poisoned turn is taken over for ever", "claim.go", "if takeovers > MaxTakeovers {", "if takeovers > MaxTakeovers && false {"},
 	{"the turn completes with a call open", "state.go", "return !slices.ContainsFunc(t.Calls, (*Call).Open)", "return !slices.ContainsFunc(t.Calls[:1], (*Call).Open)"},

@@ -60,7 +60,7 @@ func glob(ctx context.Context, in tools.Invocation, args globIn) (events.Result,
 	if !strings.Contains(pattern, "**") && !strings.Contains(pattern, "{") {
 		deepest = strings.Count(pattern, "/")
 	}
-	w := walk{root: root, all: args.NoIgnore, may: in.May}
+	w := walk{root: root, all: args.NoIgnore, may: in.May, node: closedIn(in)}
 	w.each = func(p string, d fs.DirEntry) error {
 		rel := relative(dir, p)
 		if d.IsDir() {

@@ -96,7 +96,7 @@ func grep(ctx context.Context, in tools.Invocation, args grepIn) (events.Result,
 	if err := permit(in, events.OpRead, at); err != nil {
 		return events.Result{}, err
 	}
-	w := walk{root: s.root, all: args.NoIgnore, may: in.May}
+	w := walk{root: s.root, all: args.NoIgnore, may: in.May, node: closedIn(in)}
 	switch {
 	case at.missing():
 		return events.Result{}, notFound(ctx, s.root, at)

@@ -123,8 +123,10 @@ func (p Policy) hidden() ([]string, error) {
 			whole, err := filepath.EvalSymlinks(granted)
 			switch rel, relErr := filepath.Rel(whole, secret); {
 			case err != nil || relErr != nil: // what is not there is granted to nobody
+			case Within(whole, secret) && granted == p.Workspace:
+				return nil, fmt.Errorf("%w: no command may see what is in %s; name another directory", ErrWorkspace, granted)
 			case Within(whole, secret):
-				return nil, fmt.Errorf("%s is a place that no command may see: name another one", granted)
+				return nil, fmt.Errorf("%s is granted, and no command may see what is there", granted)
 			case Within(secret, whole):
 				out = append(out, filepath.Join(granted, rel))
 			}
@@ -351,7 +353,11 @@ func (h *house) gatherOwn() error {
 			return fmt.Errorf("hide %s: %w", path, err)
 		}
 	}
-	return h.take(filepath.Clean(h.p.Workspace), attr, 3)
+	err := h.take(filepath.Clean(h.p.Workspace), attr, 3)
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("%w: the node's user may not go there", ErrWorkspace)
+	}
+	return err
 }
 
 // absent says that something is not there, for the node's user at least.

@@ -94,18 +94,28 @@ func (p Policy) Words() []string {
 	return w
 }
 
+// ErrWorkspace says that a command cannot run in the workspace that it was given: it is
+// for whoever named that to mend, and no fault of the machine's.
+var ErrWorkspace = errors.New("no command can run in this workspace")
+
 // check refuses a policy whose paths cannot be meant.
 func (p Policy) check() error {
-	for _, path := range slices.Concat([]string{p.Workspace}, p.Read, p.Writable, p.Hide) {
-		if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+	switch w := p.Workspace; {
+	case !plain(w):
+		return fmt.Errorf("%w: %q is no absolute path", ErrWorkspace, w)
+	case filepath.Clean(w) == "/":
+		return fmt.Errorf("%w: it is the whole file system; name a directory", ErrWorkspace)
+	}
+	for _, path := range slices.Concat(p.Read, p.Writable, p.Hide) {
+		if !plain(path) {
 			return fmt.Errorf("%q is no absolute path", path)
 		}
 	}
-	if filepath.Clean(p.Workspace) == "/" {
-		return errors.New("the workspace is the whole file system: name a directory")
-	}
 	return nil
 }
+
+// plain says that a path is absolute, and one at all.
+func plain(path string) bool { return filepath.IsAbs(path) && !strings.ContainsRune(path, 0) }
 
 // searched are the directories of PATH that may be read: those that hold neither
 // what is hidden nor a home.

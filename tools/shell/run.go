@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -64,6 +65,9 @@ type job struct {
 // start starts bash. Its errors are for the model: nothing ran.
 func start(ctx context.Context, c Config, in tools.Invocation, line string, reads bool, limit time.Duration) (*job, error) {
 	bash, err := locate(c.Shell)
+	if err == nil {
+		err = checkPlace(in.Workspace)
+	}
 	if err != nil {
 		return nil, notStarted(err)
 	}
@@ -107,39 +111,79 @@ func locate(path string) (string, error) {
 	return exec.LookPath("bash")
 }
 
-// notStarted is the failure of a command of which nothing ran.
+// notStarted is the failure of a command of which nothing ran. What whoever asked can
+// mend is no evidence against the tool, and is not tried again.
 func notStarted(err error) error {
 	e := &tools.Error{
 		Code: events.ExecutionError, Class: events.ClassUnavailable, Effects: events.EffectsNone,
 		Message: "bash could not be started: " + err.Error(),
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+	switch {
+	case errors.Is(err, sandbox.ErrWorkspace):
+		e.Code, e.Class, e.Message = events.InvalidParam, events.ClassInvalid, err.Error()
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound):
 		e.Code, e.Class = events.NotFound, events.ClassTool
 		e.Message = "bash could not be started, because it or the workspace does not exist: " + err.Error()
 	}
 	return e
 }
 
-// take is what happens to output: it is collected, and once a second somebody
-// hears of it.
+// checkPlace says what is wrong with a workspace, whatever contains the command: there is
+// nobody else to mend it than who named it.
+func checkPlace(workspace string) error {
+	info, err := os.Stat(workspace)
+	if err == nil && !info.IsDir() {
+		return fmt.Errorf("%w: it is no directory; name one", sandbox.ErrWorkspace)
+	}
+	if err == nil {
+		_, err = os.Stat(workspace + "/.") // which one that may not be entered does not let
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: the node's user may not go there", sandbox.ErrWorkspace)
+	}
+	return err // it does not exist, or nobody can tell
+}
+
+// take is what happens to output: it is collected, and once a second somebody hears
+// of its last whole line. Parts of lines are nobody's: what makes a secret of them may
+// come with the rest.
 func (j *job) take(progress func(events.Progress)) func([]byte) {
-	told := time.Now()
+	told, line := time.Now(), lastLine{}
 	return func(b []byte) {
 		_, _ = j.out.Write(b) // a Capture takes everything
+		line.write(b)
 		now := time.Now()
 		if len(b) == 0 || progress == nil || now.Sub(told) < time.Second {
 			return
 		}
 		told = now
 		size, _ := j.out.Total()
-		progress(events.Progress{Text: fmt.Sprintf("%d bytes so far: %s", size, lastLine(b)), Done: float64(size)})
+		progress(events.Progress{Text: strings.TrimSuffix(fmt.Sprintf("%d bytes so far: %s", size, line.whole), ": "), Done: float64(size)})
 	}
 }
 
-// lastLine is the last line of b that holds anything, or a part of it.
-func lastLine(b []byte) string {
-	s := strings.TrimSpace(string(b[max(len(b)-200, 0):]))
-	return s[strings.LastIndexByte(s, '\n')+1:]
+// maxLine is the length in bytes of the longest line that is told as progress.
+const maxLine = 200
+
+// lastLine keeps the last line that has ended, that holds anything, and that is not too
+// long to be told as it is.
+type lastLine struct {
+	whole string
+	part  []byte // of the line that has not ended: at most maxLine and one
+}
+
+func (l *lastLine) write(b []byte) {
+	for len(b) > 0 {
+		piece, rest, ended := bytes.Cut(b, []byte{'\n'})
+		l.part = append(l.part, piece[:min(len(piece), maxLine+1-len(l.part))]...)
+		if b = rest; !ended {
+			return
+		}
+		if text := strings.TrimSpace(string(l.part)); text != "" && len(l.part) <= maxLine {
+			l.whole = text
+		}
+		l.part = l.part[:0]
+	}
 }
 
 // wait returns once bash has ended, or has been told to by the end of ctx. In

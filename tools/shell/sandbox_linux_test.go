@@ -115,33 +115,75 @@ func TestContainmentOfACall(t *testing.T) {
 	}{
 		{"make", false, all},
 		{"make", true, strings.Replace(all, "netns,", "", 1)},
+		{"cat /w/f", true, all},
 		{"ls", true, all}, // a reading command has no network
 	} {
-		if got := tool.Containment(argsOf(t, Args{Command: c.line}), c.network); got != c.want {
+		if got := tool.Containment(tools.Invocation{Args: argsOf(t, Args{Command: c.line}), Workspace: "/w", Network: c.network}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.line, got, c.want)
 		}
 	}
-	if got := newTool(t, Config{}).Containment(argsOf(t, Args{Command: "make"}), false); got != "process-tree" {
+	if got := newTool(t, Config{}).Containment(tools.Invocation{Args: argsOf(t, Args{Command: "make"})}); got != "process-tree" {
 		t.Errorf("%q", got)
 	}
 }
 
-// TestNoContainmentNoRun: what cannot be contained is a failure of which nothing ran.
+// TestNoContainmentNoRun: what cannot be contained is a failure of which nothing ran. If
+// that is for whoever named the workspace to mend, it says nothing against the tool.
 func TestNoContainmentNoRun(t *testing.T) {
-	for name, p := range boxes(t) {
+	all := boxes(t)
+	all["bare"] = sandbox.Policy{}
+	for name, p := range all {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			p.Hide = []string{dir}
-			r := runBare(t.Context(), t, Config{Sandbox: p}, dir, Args{Command: "touch ran"})
-			if r.Effects != events.EffectsNone || r.Result.Error == nil || !strings.Contains(r.Result.Error.Message, "contained") || exists(filepath.Join(dir, "ran")) {
-				t.Errorf("%+v %+v", r, r.Result.Error)
+			file := filepath.Join(dir, "file")
+			if err := os.WriteFile(file, nil, 0o644); err != nil {
+				t.Fatal(err)
 			}
-			p.Hide = nil
-			r = runBare(t.Context(), t, Config{Sandbox: p}, filepath.Join(dir, "none"), Args{Command: "true"})
-			if r.Effects != events.EffectsNone || r.Result.Error == nil || r.Result.Error.Code != events.NotFound {
-				t.Errorf("%+v %+v", r, r.Result.Error)
+			p.Hide = []string{filepath.Join(dir, "data")}
+			if err := os.MkdirAll(filepath.Join(dir, "data", "in"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for workspace, want := range map[string]events.Class{
+				filepath.Join(dir, "none"): events.ClassTool, file: events.ClassInvalid,
+				p.Hide[0]: events.ClassInvalid, filepath.Join(p.Hide[0], "in"): events.ClassInvalid, "/": events.ClassInvalid,
+			} {
+				if name == "bare" && (workspace == "/" || strings.HasPrefix(workspace, p.Hide[0])) {
+					continue // nothing keeps a command out of there
+				}
+				r := runBare(t.Context(), t, Config{Sandbox: p}, workspace, Args{Command: "touch " + dir + "/ran ran"})
+				if r.Effects != events.EffectsNone || r.Class != want || r.Result.Error == nil || strings.Contains(r.Result.Error.Message, "input/output") ||
+					exists(filepath.Join(dir, "ran")) || exists(filepath.Join(workspace, "ran")) {
+					t.Errorf("%s: %+v %+v", workspace, r, r.Result.Error)
+				}
+			}
+			if name == "bare" {
+				return
+			}
+			p.Hide, p.Read = nil, []string{"relative"} // what the node's operator has to mend
+			if r := runBare(t.Context(), t, Config{Sandbox: p}, dir, Args{Command: "touch ran"}); r.Class != events.ClassUnavailable || r.Effects != events.EffectsNone || exists(filepath.Join(dir, "ran")) {
+				t.Errorf("%+v", r)
 			}
 		})
+	}
+}
+
+// TestProgressTellsWholeLines: of what comes in pieces the parts are not told.
+func TestProgressTellsWholeLines(t *testing.T) {
+	var l lastLine
+	for _, step := range [][2]string{
+		{"one\ntwo", "one"},
+		{" and more", "one"},
+		{"\n", "two and more"},
+		{"\n  \n", "two and more"},
+		{strings.Repeat("x", 300), "two and more"},
+		{"y\nz", "two and more"},
+		{"\n", "z"},
+		{"a\nb\nc\nd", "c"},
+		{strings.Repeat("q", maxLine-1) + "\n", "d" + strings.Repeat("q", maxLine-1)},
+	} {
+		if l.write([]byte(step[0])); l.whole != step[1] || len(l.part) > maxLine+1 {
+			t.Errorf("after %.20q: %.40q, want %.40q", step[0], l.whole, step[1])
+		}
 	}
 }
 

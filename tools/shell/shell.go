@@ -85,8 +85,8 @@ func New(c Config) (tools.Tool, error) {
 		Operands:    func(args json.RawMessage) []string { return operands(command(args)) },
 		Asks:        asks,
 		Preview:     preview,
-		Containment: func(args json.RawMessage, network bool) string {
-			return c.containment(classify(command(args)).Reads, network)
+		Containment: func(in tools.Invocation) string {
+			return c.containment(classifyIn(in.Workspace, command(in.Args)).Reads, in.Network)
 		},
 	}, func(ctx context.Context, in tools.Invocation, args Args) (events.Result, error) {
 		return run(ctx, in, args, c)

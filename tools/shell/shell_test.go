@@ -263,14 +263,6 @@ func TestProgressAfterASecond(t *testing.T) {
 	}
 }
 
-func TestLastLine(t *testing.T) {
-	for in, want := range map[string]string{"": "", "\n\n": "", "a": "a", "a\nb\n": "b", "a\n\n  b  \n\n": "  b", strings.Repeat("x", 300): strings.Repeat("x", 200)} {
-		if got := lastLine([]byte(in)); got != want {
-			t.Errorf("%q: %q", in, got)
-		}
-	}
-}
-
 // waitFor polls for a fact about processes, which tell nobody that they change.
 func waitFor(t testing.TB, fact func() bool) {
 	t.Helper()

@@ -243,7 +243,7 @@ func (s *sim) approval(t lifecycle.Turn, i int) lifecycle.Command {
 		cmd.Asking = c.Asked.Number() - s.rng.IntN(2) // 0, the last one or the one before
 	}
 	if s.chance(0.1) { // which is refused
-		cmd.By = t.Submitted.Principal
+		cmd.By = events.Principal{ID: "helper", Kind: "agent"}
 	}
 	return cmd
 }

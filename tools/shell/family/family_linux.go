@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
 // Containment is what a family is known by: its process tree, its process group, or
@@ -91,6 +93,9 @@ func (f *Family) begin(ctx context.Context, l Launch) error {
 		}
 	}
 	switch {
+	case w.Place:
+		<-f.gone
+		return unfit(w.Fault)
 	case w.Fault != "":
 		<-f.gone
 		return fmt.Errorf("it cannot be contained: %s: %w", w.Fault, syscall.Errno(w.Errno))
@@ -111,6 +116,12 @@ func (f *Family) begin(ctx context.Context, l Launch) error {
 	}
 	return errors.New("its keeper ended first")
 }
+
+// unfit is sandbox.ErrWorkspace as a keeper told of it.
+type unfit string
+
+func (u unfit) Error() string        { return string(u) }
+func (u unfit) Is(target error) bool { return target == sandbox.ErrWorkspace }
 
 // socketPair is a socket of which theirs is for a child to inherit.
 func socketPair() (ours, theirs *os.File, err error) {

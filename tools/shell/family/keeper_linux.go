@@ -105,7 +105,7 @@ func (k *keeper) begin(e errand) (*sandbox.Room, *word) {
 	room, err := sandbox.Enter(e.Contain)
 	if err != nil {
 		w := fault(err)
-		w.Fault = err.Error()
+		w.Fault, w.Place = err.Error(), errors.Is(err, sandbox.ErrWorkspace)
 		return nil, w
 	}
 	e.Env = append(e.Env, room.Env()...)

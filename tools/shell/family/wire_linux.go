@@ -41,6 +41,7 @@ type word struct {
 	Pid      int     // the command has been started
 	Errno    int     // the command could not be started
 	Fault    string  // and that is since it could not be contained: in words
+	Place    bool    // which is the fault of the workspace that was asked for
 	Status   *uint32 // the command has ended, with this status of wait(2)
 	Look     bool    // Left answers an order to look
 	Left     []int
