@@ -30,16 +30,18 @@ type FeedEvent struct {
 	Tool     string // of the event's call; "" for an event of the turn
 	Notice   Notice // "" for an event
 	From     events.Position
+	Err      error // of NoticeUnreadable: why it cannot be read
 }
 
 // Notice is something that a reader of the feed must hear about the feed itself.
 type Notice string
 
-// The notices. Both name the positions From, from which on something is not as
+// The notices. All name the positions From, from which on something is not as
 // the reader may think, and Position, where the feed goes on.
 const (
-	NoticeGap     Notice = "gap"     // what stood between is not in this feed: it is too old, or the reader was too slow
-	NoticeRewound Notice = "rewound" // the log lost its tail: drop what was read from From on
+	NoticeGap        Notice = "gap"        // what stood between is not in this feed: it is too old, or the reader was too slow
+	NoticeRewound    Notice = "rewound"    // the log lost its tail: drop what was read from From on
+	NoticeUnreadable Notice = "unreadable" // the commit at From cannot be read; what is behind it follows
 )
 
 // CloudEvent is the event as a CloudEvent in structured JSON form.
@@ -58,10 +60,16 @@ func (d *Desk) Events(ctx context.Context, from events.Position, f FeedFilter, f
 		err := d.bus.Read(ctx, r.at, bus.Filter{Trace: f.Trace, Turn: f.Turn}, follow, func(s bus.Stored) error {
 			return r.commit(ctx, s)
 		})
-		if !errors.Is(err, bus.ErrRewound) {
+		var bad *bus.Unreadable
+		switch {
+		case errors.Is(err, bus.ErrRewound):
+			err = r.rewound(ctx)
+		case errors.As(err, &bad):
+			err = r.unreadable(ctx, bad)
+		default:
 			return err
 		}
-		if err := r.rewound(ctx); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -112,6 +120,30 @@ func (r *feed) missed(s bus.Stored) bool {
 	return r.filter.Trace == "" && r.at.Seq > 0 && s.Seq > next && s.Generation == r.at.Generation
 }
 
+// unreadable tells of a commit that cannot be read, and goes on behind it: one lost
+// commit is no reason to show nothing that came later.
+func (r *feed) unreadable(ctx context.Context, bad *bus.Unreadable) error {
+	next, err := r.desk.behind(ctx, r.at.Generation, bad.Seq)
+	if err != nil {
+		return err
+	}
+	from := events.Position{Generation: next.Generation, Seq: bad.Seq}
+	r.at = next
+	return r.yield(FeedEvent{Notice: NoticeUnreadable, From: from, Position: next, Err: bad.Err})
+}
+
+// behind is the position behind a commit that cannot be read, and so does not say of
+// which generation it is, at least from: it is the first one in which that is a place.
+func (d *Desk) behind(ctx context.Context, from uint32, seq uint64) (events.Position, error) {
+	next := events.Position{Generation: max(from, 1), Seq: seq + 1}
+	for ; next.Generation < d.bus.Generation(); next.Generation++ {
+		if there, err := d.holds(ctx, next); err != nil || there {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
 // rewound finds where this log took another way than the one that the reader
 // had followed, and goes on from there.
 func (r *feed) rewound(ctx context.Context) error {
@@ -131,19 +163,25 @@ func (r *feed) rewound(ctx context.Context) error {
 
 var errSeen = errors.New("seen")
 
+// holds says whether everything before a position is still in the log, as it was when
+// the position was seen.
+func (d *Desk) holds(ctx context.Context, at events.Position) (bool, error) {
+	var bad *bus.Unreadable
+	err := d.bus.Read(ctx, at, bus.Filter{}, false, func(bus.Stored) error { return errSeen })
+	switch {
+	case err == nil, errors.Is(err, errSeen), errors.As(err, &bad):
+		return true, nil
+	case errors.Is(err, bus.ErrRewound):
+		return false, nil
+	}
+	return false, err
+}
+
 // fork is the last position up to which the log still is what a reader at p
 // has read; the zero position where nothing of it is left.
 func (d *Desk) fork(ctx context.Context, p events.Position) (events.Position, error) {
 	holds := func(seq uint64) (bool, error) {
-		at := events.Position{Generation: p.Generation, Seq: seq}
-		err := d.bus.Read(ctx, at, bus.Filter{}, false, func(bus.Stored) error { return errSeen })
-		switch {
-		case err == nil, errors.Is(err, errSeen):
-			return true, nil
-		case errors.Is(err, bus.ErrRewound):
-			return false, nil
-		}
-		return false, err
+		return d.holds(ctx, events.Position{Generation: p.Generation, Seq: seq})
 	}
 	if ok, err := holds(1); err != nil || !ok {
 		return events.Position{}, err
@@ -175,7 +213,7 @@ type names struct {
 }
 
 // of is the tools of the commit's turn, read from its submission if it is not known.
-func (n *names) of(ctx context.Context, log bus.Log, s bus.Stored) ([]string, error) {
+func (n *names) of(ctx context.Context, log bus.Bus, s bus.Stored) ([]string, error) {
 	for _, r := range s.Commit.Records {
 		if e, ok := r.Event.(*events.TurnSubmitted); ok {
 			return n.keep(s.Commit.Turn, e), nil
@@ -188,6 +226,10 @@ func (n *names) of(ctx context.Context, log bus.Log, s bus.Stored) ([]string, er
 		return tools, nil
 	}
 	commits, err := log.Load(ctx, s.Commit.Turn, 0)
+	var bad *bus.Unreadable
+	if errors.As(err, &bad) { // of a turn that cannot be loaded the beginning may still be there
+		commits, err = beginning(ctx, log, s.Commit.Turn)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +241,19 @@ func (n *names) of(ctx context.Context, log bus.Log, s bus.Stored) ([]string, er
 		}
 	}
 	return nil, nil
+}
+
+// beginning is the first commit of a turn; none where that one cannot be read.
+func beginning(ctx context.Context, log bus.Tail, key events.TurnKey) (out []bus.Stored, err error) {
+	err = log.Read(ctx, events.Position{}, bus.Filter{Trace: key.Trace, Turn: key.Turn}, false, func(s bus.Stored) error {
+		out = append(out, s)
+		return errSeen
+	})
+	var bad *bus.Unreadable
+	if errors.Is(err, errSeen) || errors.As(err, &bad) {
+		err = nil
+	}
+	return out, err
 }
 
 func (n *names) keep(key events.TurnKey, e *events.TurnSubmitted) []string {

@@ -89,14 +89,22 @@ type whoami struct {
 	Roles      []access.Role          `json:"roles,omitempty"`
 	Via        string                 `json:"via"` // token, certificate or loopback
 	Expires    time.Time              `json:"expires,omitzero"`
-	Workspaces []string               `json:"workspaces,omitempty"` // where its turns run; absent: anywhere
+	Workspaces []string               `json:"workspaces,omitempty"` // where its turns run: see turnsOf
 	May        map[access.Verb]string `json:"may"`                  // own: its own turns and those of its children; all
 }
 
 // getWhoami is GET /v1/whoami: who the caller is here, and what that allows.
 func (a *API) getWhoami(w http.ResponseWriter, r *http.Request) error {
 	id := who(r)
-	out := whoami{Roles: id.Roles, Via: id.Via, Expires: visitOf(r).expires, Workspaces: id.Workspaces, May: make(map[access.Verb]string)}
+	out := a.desk.whoIs(id)
+	out.Expires = visitOf(r).expires
+	ok(w, out)
+	return nil
+}
+
+// whoIs is what every door tells somebody of that one.
+func (d *Desk) whoIs(id access.Identity) whoami {
+	out := whoami{Roles: id.Roles, Via: id.Via, Workspaces: d.turnsOf(id), May: make(map[access.Verb]string)}
 	if !id.Trusted {
 		out.Principal = &id.Principal
 	}
@@ -105,8 +113,25 @@ func (a *API) getWhoami(w http.ResponseWriter, r *http.Request) error {
 			out.May[v] = reach.String()
 		}
 	}
-	ok(w, out)
-	return nil
+	return out
+}
+
+// turnsOf are the folders that an identity's turns may run in, the first of them where a
+// turn names none; access.Anywhere stands for any. None: it submits nothing, or only the
+// node knows which folder is its own.
+func (d *Desk) turnsOf(id access.Identity) []string {
+	if id.Reach(access.Submit) == access.None {
+		return nil
+	}
+	anywhere := func(dir string) bool { return dir == access.Anywhere }
+	out := slices.DeleteFunc(slices.Clone(id.Workspaces), anywhere)
+	if len(out) == 0 && d.workspace != "" {
+		out = append(out, d.workspace)
+	}
+	if id.Trusted || slices.ContainsFunc(id.Workspaces, anywhere) {
+		out = append(out, access.Anywhere)
+	}
+	return out
 }
 
 // errNoPolicy is the problem of a door that no node with a policy is behind.

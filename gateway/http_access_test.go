@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -364,7 +365,50 @@ func TestHTTPWhoami(t *testing.T) {
 	d.want(200, `{"principal":{"id":"sub","kind":"agent"},"roles":["submitter"],"via":"token","may":{"cancel":"own","read":"own","submit":"own"}}`, "GET", "/v1/whoami", "", as("sub")...)
 	d.want(200, `"approve":"all"`, "GET", "/v1/whoami", "", as("app")...)
 	d.want(401, "unauthenticated", "GET", "/v1/whoami", "")
-	newDoor(t, nil).want(200, `{"via":"loopback","may":{"approve":"all"`, "GET", "/v1/whoami", "")
+	newDoor(t, nil).want(200, `{"via":"loopback","workspaces":["*"],"may":{"approve":"all"`, "GET", "/v1/whoami", "")
+}
+
+// TestWhoamiTellsWhereTurnsRun: the same as where they do run, of which the first is where
+// one goes that names none.
+func TestWhoamiTellsWhereTurnsRun(t *testing.T) {
+	sub := func(dirs ...string) access.Identity {
+		return access.Identity{Principal: events.Principal{ID: "sub", Kind: access.KindAgent}, Roles: []access.Role{access.Submitter}, Workspaces: dirs}
+	}
+	seen := sub("/srv/a")
+	seen.Roles = []access.Role{access.Observer}
+	for name, c := range map[string]struct {
+		id   access.Identity
+		want []string
+	}{
+		"without any":          {sub(), []string{"/srv/own"}},
+		"its own":              {sub("/srv/a", "/srv/b"), []string{"/srv/a", "/srv/b"}},
+		"anywhere":             {sub("*"), []string{"/srv/own", "*"}},
+		"its own and anywhere": {sub("*", "/srv/a"), []string{"/srv/a", "*"}},
+		"believed":             {access.Identity{Trusted: true}, []string{"/srv/own", "*"}},
+		"who submits nothing":  {seen, nil},
+	} {
+		got := NewDesk(DeskConfig{Workspace: "/srv/own"}).whoIs(c.id).Workspaces
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+			continue
+		}
+		for i, dir := range got {
+			if i == 0 {
+				if in, err := c.id.Works("", "/srv/own"); err != nil || in != "" && in != dir || in == "" && dir != "/srv/own" {
+					t.Errorf("%s: a turn that names none runs in %q, %v", name, in, err)
+				}
+			}
+			if dir == access.Anywhere {
+				dir = "/elsewhere"
+			}
+			if in, err := c.id.Works(dir, "/srv/own"); err != nil || in != dir {
+				t.Errorf("%s: %s: %q, %v", name, dir, in, err)
+			}
+		}
+	}
+	if got := NewDesk(DeskConfig{}).whoIs(sub()).Workspaces; got != nil {
+		t.Errorf("a door without a node says %q", got)
+	}
 }
 
 func TestHTTPPolicy(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 // ?trace= ?turn= ?kind= and ?tool= filter; the last two may stand several times,
 // or hold several with commas. ?follow=false ends at the head.
 //
-// Two types are about the stream itself, and have no id: gap, and rewound. A
-// line that begins with a colon says only that the stream lives.
+// Three types are about the stream itself, and have no id: gap, rewound, and
+// unreadable. A line that begins with a colon says only that the stream lives.
 //
 // Who may not watch the log reads the events of a turn of its own with ?trace= and ?turn=.
 // A stream ends where its reader is not let in any more.
@@ -242,11 +242,21 @@ func (s *stream) events(list []FeedEvent) error {
 type noticed struct {
 	From string `json:"from"` // from here on something is not as the reader may think
 	To   string `json:"to"`   // the feed goes on here
+
+	Error string `json:"error,omitempty"` // of an unreadable commit: why it is one
+}
+
+func noticeOfFeed(e FeedEvent) noticed {
+	out := noticed{From: e.From.String(), To: e.Position.String()}
+	if e.Err != nil {
+		out.Error = wholeText(e.Err.Error())
+	}
+	return out
 }
 
 func (s *stream) event(b *strings.Builder, e FeedEvent) error {
 	if e.Notice != "" {
-		data, err := json.Marshal(noticed{e.From.String(), e.Position.String()})
+		data, err := json.Marshal(noticeOfFeed(e))
 		fmt.Fprintf(b, "event: %s\ndata: %s\n\n", e.Notice, data)
 		if e.Notice == NoticeGap {
 			s.gaps()

@@ -88,7 +88,7 @@ func TestHTTPBodiesSayWhatTheyAre(t *testing.T) {
 	for _, media := range []string{"application/json", "application/json; charset=utf-8", "Application/JSON;charset=UTF-8"} {
 		d.want(202, "", "POST", "/v1/turns", body, "Content-Type", media)
 	}
-	d.want(202, "", "POST", "/v1/turns", body) // a program need not say it
+	d.want(202, "", "POST", "/v1/turns", body)                                                      // a program need not say it
 	d.want(202, "", "POST", "/v1/turns", body, "Content-Type", "application/x-www-form-urlencoded") // nor need curl be told
 	d.want(202, "", "POST", "/v1/turns/tr/tu/cancel", "", "Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors")
 	d.want(400, "has no body here", "GET", "/v1/tools", "{}")

@@ -35,8 +35,11 @@ type Problem struct {
 // Error is the problem in a line.
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
 
+// problemPrefix stands before the word that tells a problem's type.
+const problemPrefix = "urn:sluice:problem:"
+
 func problem(status int, word, title, detail, next string) *Problem {
-	return &Problem{Type: "urn:sluice:problem:" + word, Title: title, Status: status, Detail: detail, Next: next}
+	return &Problem{Type: problemPrefix + word, Title: title, Status: status, Detail: detail, Next: next}
 }
 
 // BadRequest is the problem of a request that cannot be read: what is wrong

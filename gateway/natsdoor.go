@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -29,7 +30,7 @@ type NATSDoorConfig struct {
 	// them.
 	Known   func(id string) bool
 	ID      string // of this node, among those who serve: A-Z a-z 0-9 _ -
-	Version string // of the program, for who looks; "" or no semantic version means 0.0.0
+	Version string // of the program, for who looks; "" means 0.0.0, and what is no semantic version is told as a build of that
 	// Tools is the list of tools as a provider's API takes it; nil: there is none to show.
 	Tools func(ctx context.Context, format string) (json.RawMessage, error)
 	Log   *slog.Logger // nil discards
@@ -136,12 +137,20 @@ func (d *NATSDoor) Serve(ctx context.Context) error {
 	}
 }
 
-// semantic is a version as who looks for services takes it.
+// release is a semantic version, as who looks for services takes it.
+var release = regexp.MustCompile(`^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
+
+// noBuild is what cannot stand in the part of such a version that tells builds apart.
+var noBuild = regexp.MustCompile(`[^0-9A-Za-z-]+`)
+
+// semantic is a version as who looks for services takes it: one that is of another kind
+// becomes the name of a build.
 func semantic(v string) string {
-	v = strings.TrimPrefix(v, "v")
-	parts := strings.SplitN(v, ".", 3)
-	if len(parts) == 3 && !strings.ContainsFunc(parts[0]+parts[1], func(r rune) bool { return r < '0' || r > '9' }) && parts[0] != "" && parts[1] != "" {
-		return v
+	if plain := strings.TrimPrefix(v, "v"); release.MatchString(plain) {
+		return plain
+	}
+	if build := strings.Trim(noBuild.ReplaceAllString(v, "."), "."); build != "" {
+		return "0.0.0+" + build
 	}
 	return "0.0.0"
 }
@@ -159,10 +168,27 @@ func (d *NATSDoor) Answer(ctx context.Context, k bus.Knock) bus.Answer {
 	return bus.Answer{Status: status, Body: body}
 }
 
+// natsNext is what to do next where HTTP has other words for it than this door, by the
+// problem's word.
+var natsNext = map[string]string{
+	"role":            "ask whoever keeps the file of --nats-users for that role; the verb whoami tells what you may",
+	"no-turn":         "check the ids; the verb events shows what is there",
+	"other-arguments": "ask for the verb approval again, and answer what it shows",
+	"superseded":      "ask for the verb approval again, and answer the asking that is open",
+	"no-approval":     "the verb inbox shows what waits",
+	"not-asking":      "the verb inbox shows what waits",
+	"ended":           "ask for the verb turn to see how",
+	"nothing-to-undo": "ask for the verb turn to see how the call ended",
+	"undo-unknown":    "look at what the undo would have changed, then ask for the verb resolve for the undo's call",
+}
+
 // refuse is an error as it is answered.
 func (d *NATSDoor) refuse(k bus.Knock, err error) bus.Answer {
 	p := *problemOf(err).discreet()
 	p.Detail = wholeText(p.Detail)
+	if next, ok := natsNext[strings.TrimPrefix(p.Type, problemPrefix)]; ok {
+		p.Next = next
+	}
 	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusServiceUnavailable {
 		d.log.Error("request failed", "user", k.User, "verb", k.Verb, "error", err)
 	}

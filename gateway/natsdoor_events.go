@@ -33,8 +33,8 @@ type eventsAsked struct {
 
 // eventsPage is a page of events.
 type eventsPage struct {
-	// Events are CloudEvents, and notices in their place: {"notice", "from", "to"} of the
-	// feed, or {"notice": "too_large", "position", "bytes"} of an event.
+	// Events are CloudEvents, and notices in their place: {"notice", "from", "to", "error"} of
+	// the feed, or {"notice": "too_large", "position", "bytes"} of an event.
 	Events []json.RawMessage `json:"events"`
 	Next   string            `json:"next"` // where the next page begins
 	More   bool              `json:"more"` // there may be more already
@@ -188,7 +188,7 @@ func itemOf(e FeedEvent) ([]byte, error) {
 		return json.Marshal(struct {
 			Notice Notice `json:"notice"`
 			noticed
-		}{e.Notice, noticed{e.From.String(), e.Position.String()}})
+		}{e.Notice, noticeOfFeed(e)})
 	}
 	body, err := e.CloudEvent()
 	if err != nil || len(body) <= maxPageBytes {

@@ -133,11 +133,5 @@ func (d *NATSDoor) whoami(_ context.Context, r natsRequest) (int, any, error) {
 	if err := r.decode(&struct{}{}); err != nil {
 		return 0, nil, err
 	}
-	out := whoami{Roles: r.who.Roles, Via: r.who.Via, Principal: &r.who.Principal, May: make(map[access.Verb]string)}
-	for _, v := range access.Verbs() {
-		if reach := r.who.Reach(v); reach > access.None {
-			out.May[v] = reach.String()
-		}
-	}
-	return http.StatusOK, out, nil
+	return http.StatusOK, d.desk.whoIs(r.who), nil
 }

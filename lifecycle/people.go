@@ -41,14 +41,19 @@ const (
 )
 
 // MayDecide returns nil where by may say yes or no to a call that asker wants, or an
-// ErrDecider. No agent decides about calls, whoever wants them, and what is no person
-// decides about none of its own.
+// ErrDecider. No agent decides about calls, whoever wants them; what is no person decides
+// about none of its own or of its children; and nobody's child about its parent's. A
+// person may answer the agents that act for that person.
 func MayDecide(by, asker events.Principal) error {
 	switch {
 	case by.Kind != KindPerson && by.Kind != KindService:
 		return fmt.Errorf("%w: %q is an agent, and no agent decides about calls", ErrDecider, by.ID)
 	case by.ID == asker.ID && (asker.Kind != KindPerson || by.Kind != KindPerson):
 		return fmt.Errorf("%w: %q wants this call itself", ErrDecider, by.ID)
+	case by.Kind != KindPerson && slices.Contains(asker.Parents, by.ID):
+		return fmt.Errorf("%w: %q wants this call itself, as %q, which is its child", ErrDecider, by.ID, asker.ID)
+	case slices.Contains(by.Parents, asker.ID):
+		return fmt.Errorf("%w: %q is a child of %q, which wants this call", ErrDecider, by.ID, asker.ID)
 	}
 	return nil
 }

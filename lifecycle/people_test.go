@@ -173,6 +173,9 @@ func TestWhoMayDecide(t *testing.T) {
 		{service, service, false},
 		{service, other, true},
 		{other, events.Principal{ID: "kid", Parents: []string{"y"}}, true},
+		{events.Principal{ID: "y", Kind: "service"}, events.Principal{ID: "kid", Parents: []string{"x", "y"}}, false},
+		{events.Principal{ID: "z", Kind: "service", Parents: []string{"x"}}, agent, false},
+		{events.Principal{ID: "z", Kind: "person", Parents: []string{"w", "x"}}, person, false},
 	} {
 		err := lifecycle.MayDecide(c.by, c.asker)
 		if (err == nil) != c.may || err != nil && !errors.Is(err, lifecycle.ErrDecider) {

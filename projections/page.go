@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/sluice-run/sluice/events"
@@ -47,6 +48,28 @@ type Decision struct {
 	Args  *events.Body      `json:"args,omitempty"`      // changed arguments
 	Note  string            `json:"note,omitempty"`
 	Code  events.Code       `json:"code,omitempty"`
+}
+
+// MarshalJSON escapes what a terminal would obey or hide. The JSON means the same.
+func (p Page) MarshalJSON() ([]byte, error) {
+	type exact Page
+	raw, err := json.Marshal(exact(p))
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	for _, r := range string(raw) {
+		switch {
+		case r < utf8.RuneSelf && r != 0x7F || r >= utf8.RuneSelf && events.Visible(string(r)) == string(r):
+			b.WriteRune(r)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return []byte(b.String()), nil
 }
 
 // Whole is what an approval keeps outside the log, for one page. "" leaves what is there.

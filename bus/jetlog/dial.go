@@ -123,6 +123,32 @@ func probe(ctx context.Context, url string, connect func(string) (*nats.Conn, er
 		bus.ErrUnavailable, nc.ConnectedUrlRedacted(), err)
 }
 
+// Refusal is why a server that is there does not let somebody work with it.
+type Refusal int
+
+// The refusals.
+const (
+	NotRefused   Refusal = iota // it is something else, or the server is not there
+	BadProof                    // it does not know the credentials
+	NoTrust                     // the client does not know the server's certificate, or the authority of it
+	NotForTheLog                // who came in may not open the log
+)
+
+// RefusalOf is what an error of Dial or DialDoor says of that.
+func RefusalOf(err error) Refusal {
+	var trust *tls.CertificateVerificationError
+	switch {
+	case err == nil:
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return NotForTheLog
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return BadProof
+	case errors.As(err, &trust):
+		return NoTrust
+	}
+	return NotRefused
+}
+
 func dialError(url string, err error) error {
 	var dns *net.DNSError
 	switch {

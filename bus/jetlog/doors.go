@@ -104,7 +104,7 @@ func (p *porch) hear(m *nats.Msg) {
 	if err != nil || !bus.InInbox(m.Reply, bus.InboxOf(user)) {
 		if p.sparing.may(p.log) {
 			p.log.Warn("door: a request was dropped, whose answer would not reach its user's own inbox: give the client the inbox prefix "+
-				bus.InboxPrefix+"<user>", "subject", clip([]byte(m.Subject)), "reply", clip([]byte(m.Reply)))
+				bus.InboxPrefix+"<user>", "subject", clipped(m.Subject), "reply", clipped(m.Reply))
 		}
 		return
 	}

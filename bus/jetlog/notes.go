@@ -47,7 +47,7 @@ func (b *Bus) Serve(ctx context.Context, boot string, answer func([]byte) []byte
 					return
 				case m := <-asks:
 					if !bus.InInbox(m.Reply, bus.InboxPrefix) {
-						b.log.Debug("notes: a question was dropped, whose answer would go elsewhere than to an inbox", "reply", clip([]byte(m.Reply)))
+						b.log.Debug("notes: a question was dropped, whose answer would go elsewhere than to an inbox", "reply", clipped(m.Reply))
 						continue
 					}
 					if err := m.Respond(answer(m.Data)); err != nil {

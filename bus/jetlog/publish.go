@@ -108,6 +108,9 @@ func parseAck(data []byte) (ack, error) {
 
 func clip(b []byte) []byte { return b[:min(len(b), 100)] }
 
+// clipped is the beginning of a stranger's text, for a log.
+func clipped(s string) string { return string(clip([]byte(s))) }
+
 // try sends a message once and waits for its acknowledgement.
 func (s *slots) try(ctx context.Context, m *nats.Msg) (ack, error) {
 	got, err := s.ask(ctx, m, answerLimit)

@@ -226,7 +226,13 @@ func (a *app) runTail(ctx context.Context, at events.Position, now bool, f gatew
 func (a *app) showEvent(e gateway.FeedEvent) error {
 	switch {
 	case e.Notice != "" && a.json:
-		return a.printJSON(map[string]string{"notice": string(e.Notice), "from": e.From.String(), "to": e.Position.String()})
+		line := map[string]string{"notice": string(e.Notice), "from": e.From.String(), "to": e.Position.String()}
+		if e.Err != nil {
+			line["error"] = e.Err.Error()
+		}
+		return a.printJSON(line)
+	case e.Err != nil:
+		a.print("-- %s: from %s to %s: %s\n", e.Notice, e.From, e.Position, show.Short(e.Err.Error(), 300))
 	case e.Notice != "":
 		a.print("-- %s: from %s to %s\n", e.Notice, e.From, e.Position)
 	case a.json:

@@ -41,7 +41,7 @@ func detail(e events.Event) string {
 	case *events.Denied:
 		return fmt.Sprintf("%s %s: %s", e.Gate, e.Code, show.Short(e.Reason, 160))
 	case *events.ApprovalRequested:
-		return tell(e.Asks)
+		return tell(onLine(e.Asks))
 	case *events.Authorized:
 		return fmt.Sprintf("%s, %s", e.Decision, e.Verdict.Tier)
 	case *events.Started:

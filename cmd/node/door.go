@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"os/user"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -44,7 +45,7 @@ func (s *settings) door() (*doorway, error) {
 		d.local = keys.New()
 	}
 	if err := d.read(); err != nil {
-		return nil, exit.Misused(err, "mend the file; sluice-node token check reads one")
+		return nil, err
 	}
 	var err error
 	if d.Listener, err = net.Listen("tcp", s.http); err != nil {
@@ -66,23 +67,35 @@ func (d *doorway) read() error {
 	if e.auth != "" {
 		var err error
 		if ring, err = d.readRing(e.auth); err != nil {
-			return fmt.Errorf("--http-auth: %w", err)
+			return exit.Misused(fmt.Errorf("--http-auth: %w", err), "mend the file; sluice-node token check reads one")
 		}
 	}
-	switch {
-	case e.cert == "":
-	case d.certs == nil:
-		certs, err := keys.LoadCerts(e.cert, e.key, e.clientCA)
-		if err != nil {
-			return fmt.Errorf("--http-cert: %w", err)
-		}
-		d.certs = certs
-	default:
-		if err := d.certs.Reload(); err != nil {
-			return fmt.Errorf("--http-cert: %w", err)
+	if e.cert != "" {
+		if err := d.readCerts(); err != nil {
+			return exit.Misused(err, "mend the file that is named, or its mode: openssl x509 and openssl pkey read such files")
 		}
 	}
 	d.ring.Store(ring)
+	return nil
+}
+
+// readCerts reads the certificate, its key, and the authorities of clients.
+func (d *doorway) readCerts() error {
+	e := d.set.entry
+	if err := keys.CheckFile(e.key); err != nil {
+		return fmt.Errorf("--http-key: %w", err)
+	}
+	if d.certs != nil {
+		if err := d.certs.Reload(); err != nil {
+			return fmt.Errorf("--http-cert: %w", err)
+		}
+		return nil
+	}
+	certs, err := keys.LoadCerts(e.cert, e.key, e.clientCA)
+	if err != nil {
+		return fmt.Errorf("--http-cert: %w", err)
+	}
+	d.certs = certs
 	return nil
 }
 
@@ -130,6 +143,16 @@ func (d *doorway) address() string {
 		scheme = "https"
 	}
 	return nodehttp.Address(scheme, d.Addr())
+}
+
+// shown is where people reach the door: by a name that its certificate may have, where it
+// listens everywhere.
+func (d *doorway) shown() string {
+	at, ok := d.Addr().(*net.TCPAddr)
+	if d.certs == nil || !ok || !at.IP.IsUnspecified() || len(d.set.hosts) == 0 {
+		return d.address()
+	}
+	return "https://" + net.JoinHostPort(d.set.hosts[0], strconv.Itoa(at.Port))
 }
 
 // tell adds what this user's programs need to come in.

@@ -298,6 +298,9 @@ func (a *app) greet(s *serving) error {
 	if a.json {
 		return a.printJSON(g)
 	}
+	if s.door != nil {
+		g.HTTP = s.door.shown()
+	}
 	for _, line := range [][2]string{{"http", g.HTTP}, {"nats", g.NATS}, {"data", g.Data}, {"workspace", g.Workspace}, {"sync", g.Sync}} {
 		if line[1] != "" {
 			a.print("%-9s %s\n", line[0], line[1])

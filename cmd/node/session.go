@@ -90,5 +90,9 @@ func (s *settings) listenAt(sc *jetlog.ServerConfig) error {
 	if sc.Port == 0 {
 		sc.Port = -1
 	}
+	if everywhere(host) && sc.Token == "" && s.bus.users == "" {
+		return exit.Misused(fmt.Errorf("--listen-nats %s is open to the network, and whoever can connect could write the log", s.listen),
+			"say who may come in with --nats-users FILE (sluice-node nats user makes an entry), or give --nats-token; or listen on 127.0.0.1")
+	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
@@ -67,7 +68,7 @@ func (a *app) atDoor(do func(*door) error) error {
 	}
 	caller, err := jetlog.DialDoor(c, a.as)
 	if err != nil {
-		return exit.Unusable(err, s.Hint)
+		return exit.Unusable(err, session.DialHint(err, "is a node with --nats-users there? name its server with --nats"))
 	}
 	defer caller.Close()
 	return do(&door{caller})

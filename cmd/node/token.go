@@ -40,10 +40,8 @@ type newToken struct {
 func (a *app) tokenNew() *cobra.Command {
 	var in newToken
 	var roles []string
-	for _, r := range access.Roles() {
-		if r != access.Node { // no door lets it do anything
-			roles = append(roles, string(r))
-		}
+	for _, r := range keys.HTTPRoles() {
+		roles = append(roles, string(r))
 	}
 	cmd := &cobra.Command{
 		Use: "new PRINCIPAL", Short: "Make a token, and print it once with the entry for the file", Args: command.Args(1, 1, "the id of a principal"),
@@ -66,7 +64,7 @@ func (a *app) tokenNew() *cobra.Command {
 func (a *app) makeToken(id string, in newToken, now time.Time) error {
 	expires, err := expiry(in.expires, now)
 	if err != nil {
-		return exit.Misused(err, "")
+		return exit.Misused(err, "say until when the token counts, or leave --expires out for one that counts for ever")
 	}
 	secret := keys.New()
 	p := keys.Principal{
@@ -77,7 +75,7 @@ func (a *app) makeToken(id string, in newToken, now time.Time) error {
 		p.Roles = append(p.Roles, access.Role(r))
 	}
 	f := keys.File{Principals: []keys.Principal{p}}
-	if _, err := f.Ring(); err != nil { // BEFORE anything is printed: a node would refuse it
+	if err := p.Check(); err != nil { // BEFORE anything is printed: a node would refuse it
 		return exit.Misused(err, "say --role, and --kind person for somebody who approves")
 	}
 	if strings.HasPrefix(id, localName) {

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/gateway/codec"
+	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // waiting is a submission that waits for its turn's end, whichever node runs it by then.
@@ -25,6 +26,7 @@ type waiting struct {
 	late  time.Time       // when the wait ends; zero: never
 	told  *gateway.Ticket // of the first submission; nil before
 
+	before gateway.View   // the turn as it was when this attached to it; zero: it was new
 	asking map[int]string // calls that wait for a person, with what they ask
 	shown  int            // events of the turn that were told already
 }
@@ -64,6 +66,9 @@ func (w *waiting) await(ctx context.Context, desk *gateway.Desk, key events.Turn
 	stop := func(bool) {}
 	if w.sub.progress && !w.app.json || w.sub.CanAsk {
 		w.asking = make(map[int]string)
+		if w.told.Attached {
+			w.before, _ = desk.Get(ctx, key) // without it too much is told
+		}
 		seen := 0
 		stop = w.app.follow(ctx, desk, key, func(e gateway.FeedEvent) error {
 			w.tell(e, seen >= w.shown)
@@ -93,19 +98,41 @@ func (w *waiting) tell(e gateway.FeedEvent, anew bool) {
 		return
 	}
 	w.asking[rec.Call] = asks.Asks
-	if anew && w.sub.CanAsk {
+	if anew && w.sub.CanAsk && !w.answered(e, asks) {
 		w.app.note("%s", tell(waitsFor(e.Stored.Commit.Turn.Call(rec.Call), asks.Asks)))
 	}
+}
+
+// answered says whether a question was answered, or asked anew, before this attached.
+func (w *waiting) answered(e gateway.FeedEvent, asks *events.ApprovalRequested) bool {
+	n := len(w.before.Commits)
+	if n == 0 || e.Position.Seq > w.before.Commits[n-1].Seq {
+		return false
+	}
+	c := w.before.Turn.Call(e.Record().Call)
+	return c == nil || c.Phase != lifecycle.PhaseAsking || c.Asked.Number() != asks.Number()
 }
 
 // waitsFor says in a line, which is still to be made safe to show, what a call asks
 // and how it is answered. The inbox has the lines as they are.
 func waitsFor(call events.CallKey, asks string) string {
-	short := []rune(strings.Join(strings.FieldsFunc(asks, func(r rune) bool { return r == '\n' }), " "))
+	short := []rune(onLine(asks))
 	if len(short) > mostAsked {
 		short = append(short[:mostAsked], '…')
 	}
 	return fmt.Sprintf("waits for a person: call %d asks %s (sluice-node inbox, approve %s)", call.Offset, string(short), call)
+}
+
+// onLine is what is asked, whose lines are marked, on one line.
+func onLine(asks string) string {
+	lines := strings.Split(strings.TrimRight(asks, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, "  | ")
+	}
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	return lines[0] + " " + strings.Join(lines[1:], " ⏎ ")
 }
 
 // mostAsked is how many characters of what is asked stand in such a line.

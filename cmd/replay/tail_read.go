@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/projections"
 )
-
-// Notices beside those of package gateway.
-const noticeUnreadable = "unreadable" // a commit cannot be decoded: what is behind it follows
 
 // noticeLine is a notice in JSON. Scripts read it.
 type noticeLine struct {
@@ -39,16 +35,7 @@ func (t *tailer) read(ctx context.Context, log bus.Bus) error {
 	}
 	desk := gateway.NewDesk(gateway.DeskConfig{Bus: log})
 	all := gateway.FeedFilter{Trace: t.filter.Trace, Turn: t.filter.Turn}
-	for {
-		err := desk.Events(ctx, t.at, all, t.follow, t.take)
-		var bad *bus.Unreadable
-		if !errors.As(err, &bad) {
-			return err
-		}
-		if err := t.pass(ctx, log, bad); err != nil {
-			return err
-		}
-	}
+	return desk.Events(ctx, t.at, all, t.follow, t.take)
 }
 
 // take prints an event or a notice of the feed.
@@ -105,17 +92,23 @@ func (t *tailer) print(e gateway.FeedEvent) error {
 	return nil
 }
 
-// notice tells of a gap, or that the log was rewound. What was seen of turns counts
-// no more: their next numbers may be any.
+// notice tells of a gap, of a commit that cannot be decoded, or that the log was rewound.
+// Behind the others what was seen of turns counts no more: their next numbers may be any.
 func (t *tailer) notice(e gateway.FeedEvent) error {
-	clear(t.seen)
+	if e.Notice != gateway.NoticeUnreadable { // whose turn it was, its next number tells
+		clear(t.seen)
+	}
 	t.at = e.Position
 	t.start = t.start || t.at == (events.Position{}) // nothing is left of what was read
-	why := "what stood between is not in the log any more"
-	if e.Notice == gateway.NoticeRewound {
-		why = "the log has lost its tail: drop what was read from there on"
+	n := noticeLine{Notice: string(e.Notice), From: e.From.String(), Position: e.Position.String()}
+	switch {
+	case e.Err != nil:
+		n.Error = e.Err.Error()
+		return t.say(n, n.Error)
+	case e.Notice == gateway.NoticeRewound:
+		return t.say(n, "the log has lost its tail: drop what was read from there on")
 	}
-	return t.say(noticeLine{Notice: string(e.Notice), From: e.From.String(), Position: e.Position.String()}, why)
+	return t.say(n, "what stood between is not in the log any more")
 }
 
 func (t *tailer) say(n noticeLine, why string) error {
@@ -168,20 +161,4 @@ func (t *tailer) numbers(e gateway.FeedEvent) error {
 	}
 	return t.say(noticeLine{Notice: string(gateway.NoticeGap), From: t.at.String(), Position: e.Position.String(), Of: of},
 		fmt.Sprintf("the events %d to %d are missing", last+1, r.Seq-1))
-}
-
-// pass tells of a commit that cannot be decoded, and goes on behind it.
-func (t *tailer) pass(ctx context.Context, log bus.Bus, bad *bus.Unreadable) error {
-	at := events.Position{Generation: max(t.at.Generation, 1), Seq: bad.Seq}
-	next := events.Position{Generation: at.Generation, Seq: bad.Seq + 1}
-	for next.Generation < log.Generation() {
-		err := log.Read(ctx, next, bus.Filter{}, false, func(bus.Stored) error { return errEnough })
-		if !errors.Is(err, bus.ErrRewound) {
-			break // the place is of that generation
-		}
-		next.Generation++
-	}
-	at.Generation = next.Generation
-	t.at = next
-	return t.say(noticeLine{Notice: noticeUnreadable, From: at.String(), Position: next.String(), Error: bad.Err.Error()}, bad.Err.Error())
 }

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -25,6 +27,11 @@ const (
 	maxPrincipals = 10_000
 	maxProofs     = 64 // tokens, and certificates, of one principal
 )
+
+// HTTPRoles are the roles that mean something for HTTP.
+func HTTPRoles() []access.Role {
+	return slices.DeleteFunc(access.Roles(), func(r access.Role) bool { return r == access.Node })
+}
 
 // File is how a file of principals is written.
 type File struct {
@@ -146,9 +153,7 @@ func (f File) Ring() (*Ring, error) {
 	if len(f.Principals) > maxPrincipals {
 		return nil, fmt.Errorf("%d principals: at most %d", len(f.Principals), maxPrincipals)
 	}
-	r := &Ring{
-		seed: maphash.MakeSeed(), tokens: make(map[uint64][]held), subjects: make(map[string]Found), uris: make(map[string]Found), known: make(map[string]bool),
-	}
+	r := newRing()
 	var errs []error
 	for i, p := range f.Principals {
 		if err := r.add(p); err != nil {
@@ -164,15 +169,23 @@ func (f File) Ring() (*Ring, error) {
 	return r, errors.Join(errs...)
 }
 
+func newRing() *Ring {
+	return &Ring{
+		seed: maphash.MakeSeed(), tokens: make(map[uint64][]held), subjects: make(map[string]Found), uris: make(map[string]Found), known: make(map[string]bool),
+	}
+}
+
+// Check returns nil for an entry that a File may have, as far as that can be said of one
+// alone.
+func (p Principal) Check() error { return newRing().add(p) }
+
 func (r *Ring) add(p Principal) error {
+	if err := checkRoles(p); err != nil {
+		return err
+	}
 	id := access.Identity{Principal: events.Principal{ID: p.ID, Kind: cmp.Or(p.Kind, access.KindAgent), Parents: p.Parents}, Roles: p.Roles, Workspaces: p.Workspaces}
 	if err := id.Check(); err != nil {
 		return err
-	}
-	for _, role := range p.Roles {
-		if role == access.Node {
-			return fmt.Errorf("%s: the role node is for NATS: no HTTP request needs it", p.ID)
-		}
 	}
 	switch {
 	case r.known[p.ID]:
@@ -190,6 +203,27 @@ func (r *Ring) add(p Principal) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%s: %w", p.ID, err)
+	}
+	return nil
+}
+
+// checkRoles names the roles there are to whoever has written none of them.
+func checkRoles(p Principal) error {
+	var all []string
+	for _, r := range HTTPRoles() {
+		all = append(all, string(r))
+	}
+	want := "want some of " + strings.Join(all, ", ")
+	if len(p.Roles) == 0 {
+		return fmt.Errorf("%s has no role: %s", p.ID, want)
+	}
+	for _, r := range p.Roles {
+		switch {
+		case r == access.Node:
+			return fmt.Errorf("%s: the role node is for NATS, no HTTP request needs it: %s", p.ID, want)
+		case !slices.Contains(all, string(r)):
+			return fmt.Errorf("%s has the role %q, which there is not: %s", p.ID, r, want)
+		}
 	}
 	return nil
 }

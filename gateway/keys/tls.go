@@ -35,7 +35,7 @@ func LoadCerts(cert, key, ca string) (*Certs, error) {
 // Reload reads the files anew. With an error what was read before stays.
 func (c *Certs) Reload() error {
 	if err := CheckFile(c.key); err != nil {
-		return err
+		return fmt.Errorf("the key %w", err)
 	}
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {

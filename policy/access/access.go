@@ -34,6 +34,29 @@ func Verbs() []Verb {
 	return []Verb{Submit, Read, Watch, Cancel, Approve, Resolve, Compensate, Operate, Policy, Import}
 }
 
+// words are a verb as it stands behind "may not".
+func (v Verb) words() string {
+	switch v {
+	case Read:
+		return "see turns"
+	case Watch:
+		return "see what is everybody's"
+	case Approve:
+		return "approve or deny what is asked"
+	case Resolve:
+		return "resolve how a call ended"
+	case Compensate:
+		return "have calls undone"
+	case Operate:
+		return "switch circuits or rebuild the read store"
+	case Policy:
+		return "have the policy read anew"
+	case Import:
+		return "import conversations"
+	}
+	return string(v)
+}
+
 // Role is a set of verbs that somebody was given.
 type Role string
 
@@ -140,15 +163,15 @@ func (d *Denied) Error() string {
 	need := strings.Join(roles, " or ")
 	switch {
 	case d.Agent:
-		return fmt.Sprintf("%s may not %s: it is an agent, and agents only submit and watch", d.Who, d.Verb)
+		return fmt.Sprintf("%s may not %s: it is an agent, and agents only submit and watch", d.Who, d.Verb.words())
 	case d.Foreign && need == "":
 		return fmt.Sprintf("%s may %s only its own turns", d.Who, d.Verb)
 	case d.Foreign:
 		return fmt.Sprintf("%s may %s only its own turns: for others' it needs the role %s", d.Who, d.Verb, need)
 	case need == "":
-		return fmt.Sprintf("%s may not %s, and no role allows it", d.Who, d.Verb)
+		return fmt.Sprintf("%s may not %s, and no role allows it", d.Who, d.Verb.words())
 	}
-	return fmt.Sprintf("%s may not %s: it needs the role %s", d.Who, d.Verb, need)
+	return fmt.Sprintf("%s may not %s: it needs the role %s", d.Who, d.Verb.words(), need)
 }
 
 // Unwrap makes it an ErrRole.

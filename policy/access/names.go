@@ -56,14 +56,14 @@ func (id Identity) Check() error {
 		errs = append(errs, fmt.Errorf("kind %q of %s: want agent, person or service", p.Kind, p.ID))
 	}
 	if len(id.Roles) == 0 {
-		errs = append(errs, fmt.Errorf("%s has no role: want some of %v", p.ID, Roles()))
+		errs = append(errs, fmt.Errorf("%s has no role: want some of %s", p.ID, listed(Roles())))
 	}
 	for _, r := range id.Roles {
 		switch {
 		case !slices.Contains(Roles(), r):
-			errs = append(errs, fmt.Errorf("role %q of %s: want some of %v", r, p.ID, Roles()))
+			errs = append(errs, fmt.Errorf("%s has the role %q, which there is not: want some of %s", p.ID, r, listed(Roles())))
 		case agent(p) && !forAgents(r) && r != Node:
-			errs = append(errs, fmt.Errorf("role %s of %s: an agent may only be submitter and observer; if it is none, say kind: person or kind: service", r, p.ID))
+			errs = append(errs, fmt.Errorf("%s has the role %s, and is an agent: an agent may only be submitter and observer; if it is none, say kind: person or kind: service", p.ID, r))
 		}
 	}
 	for _, dir := range id.Workspaces {
@@ -78,6 +78,14 @@ func (id Identity) Check() error {
 		errs = append(errs, fmt.Errorf("%s has %d workspaces: at most %d", p.ID, len(id.Workspaces), maxDirs))
 	}
 	return errors.Join(errs...)
+}
+
+func listed(roles []Role) string {
+	out := make([]string, len(roles))
+	for i, r := range roles {
+		out[i] = string(r)
+	}
+	return strings.Join(out, ", ")
 }
 
 func checkParents(p events.Principal) error {

@@ -109,7 +109,17 @@ func check(p *cedar.Policy) []complaint {
 	}
 	if err := k.validator.Policy("", tree); err != nil {
 		for _, text := range strings.Split(err.Error(), "\n") {
-			add(k.explain(text))
+			c := k.explain(text)
+			if m := wrongType.FindStringSubmatch(text); m != nil {
+				if m[2] == "True" || m[2] == "False" {
+					m[2] = "Bool"
+				}
+				c.near, c.text = mistyped(tree, m[2]), fmt.Sprintf("unexpected type: here a %s stands, where a %s is wanted", m[2], m[1])
+				if m[1] == "Long" && m[2] == "String" {
+					c.text += ": numbers are written without quotes, and context.numbers has the arguments that are some"
+				}
+			}
+			add(c)
 		}
 	}
 	slices.SortFunc(out, func(a, b complaint) int { return strings.Compare(a.text, b.text) })
@@ -251,6 +261,69 @@ var (
 	forAction  = regexp.MustCompile(` for Action::"[^"]*"`)
 	noTypes    = regexp.MustCompile(`^the types (\w+) and (\w+) are not compatible`)
 )
+
+// wrongType is the validator's message of a value that is not what its place wants.
+var wrongType = regexp.MustCompile(`^unexpected type: expected (\w+) but saw (?:\w+::)*(\w+)`)
+
+// mistyped is the word near which a value of the wrong type probably stands: a literal of
+// that type that is compared or reckoned with, else the only sign that compares or
+// reckons, else where the condition begins.
+func mistyped(p *ast.Policy, saw string) string {
+	var literals, signs []string
+	look := func(sign string, operands ...ast.IsNode) {
+		signs = append(signs, sign)
+		for _, n := range operands {
+			v, ok := n.(ast.NodeValue)
+			if !ok {
+				continue
+			}
+			switch l := v.Value.(type) {
+			case types.String:
+				if saw == "String" {
+					literals = append(literals, string(l))
+				}
+			case types.Long, types.Boolean:
+				if _, long := l.(types.Long); long == (saw == "Long") {
+					literals = append(literals, l.String())
+				}
+			}
+		}
+	}
+	begins := "when"
+	for _, c := range p.Conditions {
+		if c.Condition == ast.ConditionUnless {
+			begins = "unless"
+		}
+		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
+			switch n := n.(type) {
+			case ast.NodeTypeLessThan:
+				look("<", n.Left, n.Right)
+			case ast.NodeTypeLessThanOrEqual:
+				look("<=", n.Left, n.Right)
+			case ast.NodeTypeGreaterThan:
+				look(">", n.Left, n.Right)
+			case ast.NodeTypeGreaterThanOrEqual:
+				look(">=", n.Left, n.Right)
+			case ast.NodeTypeAdd:
+				look("+", n.Left, n.Right)
+			case ast.NodeTypeSub:
+				look("-", n.Left, n.Right)
+			case ast.NodeTypeMult:
+				look("*", n.Left, n.Right)
+			}
+			return true
+		})
+	}
+	switch {
+	case len(literals) > 0:
+		return literals[0]
+	case len(signs) == 1:
+		return signs[0]
+	case len(p.Conditions) == 1:
+		return begins
+	}
+	return ""
+}
 
 // explain turns a message of the validator into a complaint.
 func (k *known) explain(text string) complaint {

@@ -277,6 +277,9 @@ func parseFault(file string, tokens []token, err error) Fault {
 	f.Text = plainText(text[at[1]:], 200)
 	m := exact.FindStringSubmatch(text[at[1]:])
 	if m == nil {
+		if more := whatInstead(tokens, f); more != "" {
+			f.Text += ": " + more
+		}
 		return f
 	}
 	found := plainText(m[1], 40)
@@ -291,6 +294,40 @@ func parseFault(file string, tokens []token, err error) Fault {
 		}
 	}
 	return f
+}
+
+// whatInstead is what to write where people often write something else, "" where nothing
+// is known of it.
+func whatInstead(tokens []token, f Fault) string {
+	at := slices.IndexFunc(tokens, func(t token) bool { return t.line == f.Line && t.col == f.Column })
+	if at < 0 {
+		at = len(tokens)
+	}
+	back := func(n int) string { // the word n places before
+		if at < n {
+			return ""
+		}
+		return tokens[at-n].text
+	}
+	here := ""
+	if at < len(tokens) {
+		here = tokens[at].text
+	}
+	// The library names the word that it could not take, or the one behind it.
+	for shift := range 3 {
+		if back(shift+1) == "in" && (back(shift) == "[" || shift == 0 && here == "[") && (back(shift+2) == "principal" || back(shift+2) == "resource") {
+			of := map[string]string{"principal": "Agent", "resource": "Tool"}[back(shift+2)]
+			return fmt.Sprintf(`only an action is compared with a list there: write the others in a condition, for example: when { %s in [%s::"a", %s::"b"] }`,
+				back(shift+2), of, of)
+		}
+		if back(shift+1) == "==" && (back(shift) == "[" || shift == 0 && here == "[") {
+			return `a list stands behind in, not behind ==`
+		}
+		if back(shift+2) == "@" && (shift == 0 && here == ")" && back(1) == "(" || back(shift) == "(") {
+			return `an annotation has a text, for example @ask("why a person must look")`
+		}
+	}
+	return ""
 }
 
 // plainText is a text of at most n characters on one line.

@@ -104,7 +104,8 @@ func (c *classifier) operandsOf(args []word) {
 }
 
 // namesOf records what may be files among the arguments of a command that is not
-// understood as reading, also inside its flags.
+// understood as reading, also inside its flags and on either side of a colon, as in
+// git archive HEAD:path, docker -v path:place.
 func (c *classifier) namesOf(args []word) {
 	for _, w := range args {
 		if !w.plain() || len(w.text) > maxName || strings.Contains(w.text, "://") {
@@ -115,6 +116,9 @@ func (c *classifier) namesOf(args []word) {
 		}
 		if _, value, ok := strings.Cut(w.text, "="); ok && value != "" {
 			c.names = append(c.names, value)
+		}
+		if left, _, ok := strings.Cut(w.text, ":"); ok {
+			c.names = append(append(c.names, present(left)...), c.namesInside(w.text)...)
 		}
 	}
 }

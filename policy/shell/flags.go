@@ -104,11 +104,11 @@ func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 			p.operands = append(p.operands, w)
 			continue
 		}
-		if !w.plain() || s.early && len(p.operands) > 0 {
+		if !w.plain() && !s.stays(w) || s.early && len(p.operands) > 0 {
 			return p, w, false
 		}
 		name, given, kind, known := s.split(w.text, p.seen)
-		if !known {
+		if !known || w.glob && kind == pathname {
 			return p, w, false
 		}
 		if kind == pair {
@@ -128,6 +128,14 @@ func (s flagSet) parse(args []word) (p parsed, bad word, ok bool) {
 		p.keep(name, kind, given)
 	}
 	return p, bad, true
+}
+
+// stays reports whether a flag with a pattern in its value (--include=*.py) is that flag
+// whatever files there are: all of it can only become the same flag with other values,
+// of which none of the command's does harm.
+func (s flagSet) stays(w word) bool {
+	name, value, _ := strings.Cut(w.text, "=")
+	return s.loose && !w.opaque && strings.HasPrefix(name, "--") && value != "" && !strings.ContainsAny(name, "*?[")
 }
 
 // anyText reports whether a flag's value may look like a flag: that of a pattern, of a

@@ -241,7 +241,7 @@ func (c *classifier) git(args []word) {
 			c.add(ruleFlag, v.text)
 		}
 	}
-	c.gitOperands(&p)
+	c.gitOperands(sub, &p)
 }
 
 var builtins = names("oneline short medium full fuller reference email raw mboxrd")
@@ -261,30 +261,4 @@ func signatures(format string) bool {
 		}
 	}
 	return strings.Contains(strings.ToLower(format), "signature")
-}
-
-func (c *classifier) gitOperands(p *parsed) {
-	for i, w := range p.operands {
-		if w.free && (p.ended < 0 || i < p.ended) {
-			c.add(ruleExpansion, w.text)
-			continue
-		}
-		if w.text == "" || strings.HasPrefix(w.text, ":") {
-			continue
-		}
-		for part := range strings.SplitSeq(w.text, ":") {
-			if part != "" && c.outside(part) {
-				c.add(ruleOutside, w.text)
-			}
-		}
-		switch {
-		case p.has("--no-index"):
-			c.path(w.text) // links are followed there
-		case p.ended >= 0 && i >= p.ended:
-			c.paths = append(c.paths, w.text)
-		}
-	}
-	for _, f := range p.files {
-		c.path(f.text)
-	}
 }

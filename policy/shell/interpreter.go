@@ -8,6 +8,7 @@ type interpreter struct {
 	words   string // long flags and subcommands that are code
 	takes   string // letters whose value is the next argument
 	program bool   // the first operand is a program, not a file
+	prints  string // short flags that by themselves only print something of the interpreter's own
 }
 
 const (
@@ -22,27 +23,27 @@ var interpreters = map[string]interpreter{
 	"ipython": {letters: "c"},
 	"jython":  {letters: "c"},
 
-	"perl":  {letters: "eE", takes: "I"},
-	"raku":  {letters: "e", takes: "IM"},
-	"ruby":  {letters: "e", takes: "IrCEKW"},
-	"jruby": {letters: "e", takes: "IrCEKW"},
+	"perl":  {letters: "eE", takes: "I", prints: "-v -h"},
+	"raku":  {letters: "e", takes: "IM", prints: "-v -h"},
+	"ruby":  {letters: "e", takes: "IrCEKW", prints: "-v -h"},
+	"jruby": {letters: "e", takes: "IrCEKW", prints: "-v -h"},
 	"irb":   {letters: "e", takes: "Ir"},
 
-	"node":   {letters: "epi", words: nodeWords, takes: "rC"},
-	"nodejs": {letters: "epi", words: nodeWords, takes: "rC"},
-	"deno":   {words: "eval repl"},
-	"bun":    {letters: "ep", words: "--eval --print repl", takes: "r"},
+	"node":   {letters: "epi", words: nodeWords, takes: "rC", prints: "-v -h"},
+	"nodejs": {letters: "epi", words: nodeWords, takes: "rC", prints: "-v -h"},
+	"deno":   {words: "eval repl", prints: "-V -h"},
+	"bun":    {letters: "ep", words: "--eval --print repl", takes: "r", prints: "-v -h"},
 	"qjs":    {letters: "ei", words: "--eval"},
 
-	"php":     {letters: "rRBEa", words: phpWords, takes: "cdz"},
-	"lua":     {letters: "ei", takes: "l"},
-	"luajit":  {letters: "ei", takes: "lj"},
+	"php":     {letters: "rRBEa", words: phpWords, takes: "cdz", prints: "-v -h"},
+	"lua":     {letters: "ei", takes: "l", prints: "-v"},
+	"luajit":  {letters: "ei", takes: "lj", prints: "-v"},
 	"tclsh":   {letters: "c"},
 	"wish":    {letters: "c"},
 	"guile":   {letters: "c", takes: "Ll"},
 	"racket":  {letters: "e", words: "--eval", takes: "Itlpr"},
 	"sbcl":    {words: "--eval"},
-	"elixir":  {letters: "e", words: "--eval", takes: "pr"},
+	"elixir":  {letters: "e", words: "--eval", takes: "pr", prints: "-v -h"},
 	"iex":     {letters: "e"},
 	"erl":     {words: "-eval"},
 	"groovy":  {letters: "e"},
@@ -52,7 +53,7 @@ var interpreters = map[string]interpreter{
 	"ocaml":   {letters: "e", takes: "I"},
 	"jshell":  {letters: "e"},
 	"octave":  {words: "--eval"},
-	"julia":   {letters: "eEi", words: "--eval --print", takes: "LtpC"},
+	"julia":   {letters: "eEi", words: "--eval --print", takes: "LtpC", prints: "-v -h"},
 	"r":       {letters: "e"},
 	"rscript": {letters: "e"},
 
@@ -74,7 +75,7 @@ func (c *classifier) interpreter(in interpreter, args []word, piped bool) {
 		return
 	}
 	rest := args[1:]
-	if len(rest) == 1 && !piped && anyIs(rest, "--version", "-V", "--help") {
+	if len(rest) == 1 && !piped && (anyIs(rest, "--version", "-V", "--help") || rest[0].plain() && names(in.prints)[rest[0].text]) {
 		c.add(ruleUnknown, args[0].text) // a manager of versions may stand in for it
 		return
 	}

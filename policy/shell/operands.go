@@ -150,15 +150,20 @@ func (c *classifier) root(p string) bool {
 	return p == "." || p != "" && p == strings.TrimSuffix(c.scope.Workspace, "/")
 }
 
-// jqFilter refuses filters that show the environment or load code.
-func jqFilter(c *classifier, p *parsed) {
-	if len(p.operands) == 0 {
-		return
+// numbers refuses operands that are none: some shells would evaluate them.
+func numbers(c *classifier, p *parsed) {
+	for _, w := range p.operands {
+		if !w.plain() || !numeral(w.text) {
+			c.add(ruleFlag, w.text)
+		}
 	}
-	filter := strings.ToLower(p.operands[0].text)
-	for _, word := range []string{"env", "import", "include", "modulemeta", "get_search_list"} {
-		if strings.Contains(filter, word) {
-			c.add(ruleFlag, word)
+}
+
+// globs records the patterns for paths that rg is given: they may be names.
+func globs(c *classifier, p *parsed) {
+	for i, v := range p.values {
+		if of := p.of[i]; of == "-g" || of == "--glob" || of == "--iglob" {
+			c.names = append(c.names, present(strings.TrimPrefix(v.text, "!"))...)
 		}
 	}
 }
@@ -227,11 +232,18 @@ func (c *classifier) test(args []word) {
 			c.add(ruleExpansion, w.text)
 			return
 		}
-		if strings.Contains(w.text, "/") {
+		switch {
+		case strings.Contains(w.text, "/"), i > 0 && (fileTests[args[i-1].text] || fileCompares[args[i-1].text]), i+1 < len(args) && fileCompares[args[i+1].text]:
 			c.path(w.text)
 		}
 	}
 }
+
+// fileTests are the operators before the name of a file, and fileCompares those between two.
+var (
+	fileTests    = names("-b -c -d -e -f -g -h -k -p -r -s -u -w -x -L -O -G -S -N -a")
+	fileCompares = names("-nt -ot -ef")
+)
 
 func number(w word) bool {
 	return w.plain() && w.text != "" && numeral(strings.TrimLeft(w.text, "+-"))

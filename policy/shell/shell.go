@@ -17,7 +17,7 @@ import (
 )
 
 // Version changes whenever the analysis of any line could.
-const Version = "2"
+const Version = "3"
 
 // Bounds of a line that can be judged.
 const (
@@ -61,7 +61,7 @@ type Analysis struct {
 	Moves    []string // where the line goes with cd, in its order
 	Follows  bool     // a command of the line follows links that it meets in folders
 	Git      bool     // the line runs git, which obeys the configuration of the repository that it stands in: see GitConfig
-	Names    []string // words that may name files, of commands that are not understood as reading, and what stands behind = in them; sorted
+	Names    []string // words that may name files besides Paths, and what stands behind = and : in them: operands of git, and words of what is not understood as reading; sorted
 	Findings []Found  // one for each rule that applies, in the order of the line; never empty
 }
 

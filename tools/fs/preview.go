@@ -40,6 +40,9 @@ func previewOf(ctx context.Context, in tools.Invocation, given string, next func
 	if err := permit(in, events.OpWrite, c.at); err != nil {
 		return events.Preview{}, err
 	}
+	if err := permit(in, events.OpWrite, c.at); err != nil { // BEFORE anything of it is read
+		return events.Preview{}, err
+	}
 	if err := c.readOld(); err != nil {
 		return events.Preview{}, err
 	}

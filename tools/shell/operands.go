@@ -11,9 +11,10 @@ import (
 // Bounds of a look for operands.
 const (
 	maxOperands = 4096
-	maxNesting  = 4   // command lines inside command lines
-	maxWords    = 256 // of a line that cannot be read
-	maxPath     = 8   // folders that the line puts into PATH
+	maxNesting  = 4    // command lines inside command lines
+	maxWords    = 256  // of a line that cannot be read
+	maxPath     = 8    // folders that the line puts into PATH
+	maxName     = 4096 // bytes of a name
 )
 
 // operands are the workspace files that a line would run, as far as the line
@@ -23,23 +24,30 @@ const (
 // They are relative to the workspace, except for absolute ones; those that the line
 // names come before those that its programs look for. Files need not be there. What
 // a script runs in its turn is not seen, nor what only an expansion names.
-func operands(line string) []string {
-	f := &finder{seen: map[string]bool{}}
+func operands(line string) []string { return find(line).found }
+
+func find(line string) *finder {
+	f := &finder{seen: map[string]bool{}, said: map[string]bool{}}
 	f.line(line, 0)
 	for _, p := range f.maybe {
 		f.keep(&f.found, p)
 	}
-	return f.found
+	return f
 }
 
 type finder struct {
-	dir   string // where the line stands, from the workspace
-	lost  bool   // that is not known any more
-	depth int
-	path  []string // folders that the line puts into PATH
-	found []string
-	maybe []string
-	seen  map[string]bool
+	dir     string // where the line stands, from the workspace
+	lost    bool   // that is not known any more
+	depth   int
+	path    []string // folders that the line puts into PATH
+	found   []string
+	maybe   []string
+	words   []string        // names that stand in the line, whatever its commands do with them
+	seen    map[string]bool // of found and maybe
+	said    map[string]bool // of words
+	hidden  bool            // it runs a file whose name is known only when it runs
+	unnamed bool            // some word of it is known only when it runs
+	more    bool            // there are more words than are kept
 }
 
 func (f *finder) line(line string, depth int) {
@@ -57,6 +65,7 @@ func (f *finder) line(line string, depth int) {
 		if len(f.found) < maxWords {
 			f.add(word)
 		}
+		f.argument(word)
 	}
 }
 
@@ -90,6 +99,13 @@ func (f *finder) walk(root syntax.Node) {
 			f.pipe(n)
 		case *syntax.Assign:
 			f.assign(n)
+			f.assigned(n)
+		case *syntax.CallExpr:
+			f.called(n)
+		case *syntax.Redirect:
+			f.redirected(n)
+		case *syntax.WordIter:
+			f.mention(n.Items...)
 		}
 		stack = append(stack, p)
 		return true
@@ -114,7 +130,8 @@ func (f *finder) stmt(s *syntax.Stmt) {
 		return
 	}
 	for _, r := range s.Redirs { // an interpreter with no script reads one from its input
-		if to, ok := literal(r.Word); ok && (r.Op == syntax.RdrIn || r.Op == syntax.RdrInOut) {
+		if r.Op == syntax.RdrIn || r.Op == syntax.RdrInOut {
+			to, _ := literal(r.Word)
 			f.add(to)
 		}
 	}
@@ -179,13 +196,18 @@ func (f *finder) pipe(b *syntax.BinaryCmd) {
 	if !ok || len(call.Args) == 0 {
 		return
 	}
-	probe := &finder{depth: maxNesting, seen: map[string]bool{}}
+	probe := &finder{depth: maxNesting, seen: map[string]bool{}, said: map[string]bool{}}
 	if probe.command(literals(call.Args)) {
 		return
 	}
 	syntax.Walk(b.X, func(n syntax.Node) bool {
-		if s, ok := n.(*syntax.Stmt); ok {
-			f.inputs(s)
+		switch n := n.(type) {
+		case *syntax.Stmt:
+			f.inputs(n)
+		case *syntax.Word:
+			if _, ok := literal(n); !ok {
+				f.hidden = true
+			}
 		}
 		return true
 	})
@@ -194,11 +216,14 @@ func (f *finder) pipe(b *syntax.BinaryCmd) {
 // command looks at the words of a simple command, "" for those that are not
 // literal. It is false for an interpreter that would read its script from its input.
 func (f *finder) command(words []string) bool {
+	many := false // what it runs is given more words as it runs
 	for range maxNesting * 4 {
 		if len(words) == 0 || words[0] == "" {
+			f.hidden = f.hidden || len(words) > 0
 			return true
 		}
 		f.program(words[0])
+		many = many || slices.Contains([]string{"xargs", "parallel"}, base(words[0]))
 		p, wraps := peel(words)
 		if !wraps {
 			break
@@ -216,9 +241,12 @@ func (f *finder) command(words []string) bool {
 		words = p.words
 	}
 	if len(words) == 0 || words[0] == "" {
+		f.hidden = f.hidden || len(words) > 0
 		return true
 	}
-	return f.named(base(words[0]), words[1:])
+	done := f.named(base(words[0]), words[1:])
+	f.hidden = f.hidden || many && !done
+	return done
 }
 
 // named looks at a command by its name.
@@ -293,6 +321,7 @@ func (f *finder) move(args []string) {
 // nested looks into a line inside the line; here says that it changes where the
 // outer one stands.
 func (f *finder) nested(line string, here bool) {
+	f.hidden = f.hidden || strings.TrimSpace(line) == ""
 	dir, lost, depth := f.dir, f.lost, f.depth
 	f.line(line, depth+1)
 	f.depth = depth
@@ -308,6 +337,7 @@ func (f *finder) interpreter(in interpreter, args []string) bool {
 		a := args[i]
 		switch {
 		case a == "": // not literal: it may be a flag, or nothing
+			f.hidden = f.hidden || !in.only
 		case in.shell && letters(a, "c"): // its line is the first word that is no flag
 			f.nested(first(args[i+1:]), false)
 			return true
@@ -387,11 +417,15 @@ func (f *finder) script(in interpreter, name string) {
 // system are folders whose programs are not the workspace's.
 var system = []string{"/bin/", "/sbin/", "/usr/", "/opt/", "/nix/", "/dev/", "/proc/", "/lib/", "/etc/"}
 
-// add keeps a file that the line names.
-func (f *finder) add(p string) { f.keep(&f.found, f.at(p)) }
+// add keeps a file that the line runs and names; "" stands for one that it does not.
+func (f *finder) add(p string) {
+	f.hidden = f.hidden || p == "" || f.lost && !path.IsAbs(p)
+	f.keep(&f.found, f.at(p))
+}
 
 // perhaps keeps a file that a program of the line looks for.
 func (f *finder) perhaps(p string) {
+	f.hidden = f.hidden || p == "" || f.lost && !path.IsAbs(p)
 	if p = f.at(p); p != "" && len(f.maybe) < maxOperands {
 		f.maybe = append(f.maybe, p)
 	}

@@ -36,7 +36,11 @@ func preview(ctx context.Context, in tools.Invocation) (events.Preview, error) {
 	named(&b, "words that may name files", a.Names)
 	named(&b, "hosts named", a.Hosts)
 	p := events.Preview{Kind: events.PreviewCommands}
-	for i, path := range operands(line) {
+	runs := operands(line)
+	if len(runs) == 0 && !a.Reads {
+		b.WriteString("no file is bound to the approval: if this line runs scripts, it does not name them\n")
+	}
+	for i, path := range runs {
 		if i == maxFiles {
 			p.Note = "more files would be run than are listed"
 			break

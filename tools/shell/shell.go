@@ -82,7 +82,7 @@ func New(c Config) (tools.Tool, error) {
 		TierOf:      tierOf,
 		Safe:        func(args json.RawMessage) bool { return tierOf(args) == events.Readonly },
 		Operation:   operation,
-		Operands:    func(args json.RawMessage) []string { return operands(command(args)) },
+		Operands:    func(args json.RawMessage) []string { return bound(command(args)) },
 		Asks:        asks,
 		Preview:     preview,
 		Containment: func(in tools.Invocation) string {

@@ -80,13 +80,27 @@ func EnvName(flag string) string {
 	return "SLUICE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// DialHint is what to do about a NATS server that could not be used: otherwise, where it
+// has not refused anything.
+func DialHint(err error, otherwise string) string {
+	switch jetlog.RefusalOf(err) {
+	case jetlog.BadProof:
+		return "look at the user and password in the URL of --nats, or at --nkey or --creds: the server is there, and does not know them"
+	case jetlog.NoTrust:
+		return "name the authority of the server's certificate with --tls-ca, and the server as its certificate does in --nats"
+	case jetlog.NotForTheLog:
+		return "go through the door of a node with --as NAME, where the verb has it; or come as a user with the role node"
+	}
+	return otherwise
+}
+
 // Dial is conf with connections to the place's NATS server, which can be reached.
 func (p Place) Dial(ctx context.Context, conf jetlog.Config) (jetlog.Config, error) {
 	connect, err := jetlog.Dial(ctx, jetlog.DialConfig{
 		URL: p.NATS, Creds: p.Creds, NKey: p.NKey, CA: p.CA, Cert: p.Cert, Key: p.Key, TLS: p.TLS, Pin: p.Pin, Log: conf.Log,
 	})
 	if err != nil {
-		return conf, exit.Unusable(err, p.Hint)
+		return conf, exit.Unusable(err, DialHint(err, p.Hint))
 	}
 	conf.Connect = connect
 	return conf, nil
