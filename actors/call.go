@@ -221,10 +221,10 @@ func (a *callActor) perform(e lifecycle.Effect) {
 	key := attemptKey{a.key, e.Attempt}
 	owner := o.turn.Owner
 	n.hands.perform(key, a.over, job{
-		tool: tool, call: call, asked: o.asked, in: n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes,
+		tool: tool, call: call, asked: o.agreedTo(call), in: n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes,
 		note: func(p events.Progress) { n.root.Send(parent, act{lifecycle.Tell{Call: a.key.Offset, Progress: p}}) },
 		late: func(s lifecycle.Settle) { n.late(a.key, owner, s) },
-		end:  func(c events.Class) { n.breaks.report(call, holder(a.key, owner.Boot), c) },
+		end:  func(c events.Class) { n.breaks.report(call, holder(a.key, owner.Boot), lifecycle.Evidence(o.turn, call, c)) },
 	}, func(s lifecycle.Settle) { n.root.Send(parent, act{s}) })
 }
 
@@ -244,7 +244,7 @@ func (n *Node) invocation(o owe, call *lifecycle.Call, key events.CallKey) tools
 		Call: key, Attempt: call.Attempt, Tool: call.Tool, Args: o.asked.Args.JSON, Key: call.Started.Key,
 		Workspace: n.workspace(o.turn.Submitted), Mode: o.turn.Submitted.Mode, Network: n.cfg.Network,
 		Deadline: call.Started.Deadline, Expect: call.Started.Expect, Locks: call.Started.Locks,
-		Fence: n.fence(key, call.Started.Locks), May: n.gates.May(o.asked), Closed: n.cfg.Closed, Context: o.turn.Planned.Context, Progress: func(events.Progress) {},
+		Fence: n.fence(key, call.Started.Locks), May: n.gates.May(o.agreedTo(call)), Closed: n.cfg.Closed, Context: o.turn.Planned.Context, Progress: func(events.Progress) {},
 	}
 }
 

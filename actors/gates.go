@@ -36,7 +36,8 @@ type Asked struct {
 	Turn  *events.TurnSubmitted // principal, mode, workspace, allowlist
 	Key   events.TurnKey        // of Turn; zero: it is not known
 
-	hash  string // of the call's arguments as they were when this was made
+	shown []string // real names of the files whose change a person was shown, and has agreed to
+	hash  string   // of the call's arguments as they were when this was made
 	about *learnt
 }
 

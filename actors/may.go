@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
 )
 
@@ -13,8 +14,9 @@ import (
 var errNoMore = errors.New("the policy does not allow it")
 
 // May asks the policy again for a call that runs: with op, which it did not name, in
-// the place of what it was judged by. Only allow lets it: nobody can be asked now. The
-// answer is the tool's to tell, and is in its result.
+// the place of what it was judged by. Only allow lets it: nobody can be asked now, unless
+// somebody was, and has agreed to just that file by its real name. The answer is the
+// tool's to tell, and is in its result.
 func (g Gates) May(a *Asked) func(op events.Operation) error {
 	return func(op events.Operation) error {
 		tool, known := g.Registry.Lookup(a.Tool)
@@ -25,9 +27,40 @@ func (g Gates) May(a *Asked) func(op events.Operation) error {
 			return nil // it is what was let through
 		}
 		v := g.Authorizer.Authorize(req)
-		if v.Decision == policy.Allow {
+		if v.Decision == policy.Allow || v.Decision == policy.Ask && op.Class == about.op.Class && a.agreed(op) {
 			return nil
 		}
 		return fmt.Errorf("%w: %s", errNoMore, v.Reason)
+	}
+}
+
+// agreed says whether a person was shown every file of the operation, by the name that
+// it has once links are followed, before they said yes.
+func (a *Asked) agreed(op events.Operation) bool {
+	return len(op.Paths) > 0 && len(op.Hosts) == 0 && !slices.ContainsFunc(op.Paths, func(p string) bool { return !slices.Contains(a.shown, p) })
+}
+
+// agreedTo is the call as the gates see it once it runs: with the files that a person
+// was shown who has agreed to it, if one was.
+func (o owe) agreedTo(call *lifecycle.Call) *Asked {
+	files, ok := lifecycle.Bound(o.turn, call)
+	if !ok || len(files.Base) == 0 {
+		return o.asked
+	}
+	a := *o.asked // others read it
+	a.shown = nil
+	for _, f := range files.Base {
+		a.shown = append(a.shown, f.Path)
+	}
+	return &a
+}
+
+// mayShow asks the policy for what a person is to be shown, before they are asked: what
+// somebody would have to agree to may be, what is denied may not.
+func (g Gates) mayShow(a *Asked) func(op events.Operation) error {
+	return func(op events.Operation) error {
+		shown := *a
+		shown.shown = op.Paths
+		return g.May(&shown)(op)
 	}
 }

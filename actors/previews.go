@@ -73,7 +73,7 @@ func (n *Node) preview(ctx context.Context, o owe, key events.CallKey, tool tool
 	s := o.asked.Turn
 	in := tools.Invocation{
 		Call: key, Tool: tool.Name, Args: o.asked.Args.JSON, Workspace: n.workspace(s), Mode: s.Mode, Network: n.cfg.Network,
-		Closed: n.cfg.Closed, Progress: func(events.Progress) {},
+		May: n.gates.mayShow(o.asked), Closed: n.cfg.Closed, Progress: func(events.Progress) {},
 	}
 	r := n.cfg.Execute(ctx, look, in, tools.Options{Log: n.log, Now: n.cfg.Now})
 	select {

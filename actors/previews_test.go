@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,6 +39,12 @@ type versioned struct {
 
 func (v *versioned) Authorize(r policy.Request) policy.Verdict {
 	out := v.choosy.Authorize(r)
+	switch {
+	case slices.Contains(r.Op.Paths, "secret"):
+		out.Decision = policy.Deny
+	case slices.Contains(r.Op.Paths, "free"):
+		out.Decision = policy.Allow
+	}
 	out.Version = v.Version()
 	return out
 }
@@ -141,6 +148,66 @@ func TestWhatWasShownIsWhatRuns(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAChangeThroughALinkThatWasShown: who says yes to it has seen which file it is, and
+// it runs; a file that the policy closes is neither shown nor changed.
+func TestAChangeThroughALinkThatWasShown(t *testing.T) {
+	for name, c := range map[string]struct {
+		file string
+		runs bool
+	}{
+		"a file": {"a", true}, "a closed one": {"secret", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShowing(t)
+			s.put(c.file, "was-there")
+			s.link(c.file, "l")
+			key := s.agreed("Write", `{"path":"l","text":"new"}`)
+			close(s.open)
+			turn := ended(t, s.bus, key)
+			p, got := turn.Calls[1].Asked.Preview, content(t, s.dir, c.file)
+			shown := p != nil && strings.Contains(p.Text.Text, "was-there")
+			if c.runs {
+				wantLasts(t, turn, "completed completed")
+			}
+			if shown != c.runs || (got == "new") != c.runs {
+				t.Errorf("shown %+v, and the file holds %q after it %s with %+v", p, got, turn.Calls[1].Last, turn.Calls[1].Outcome)
+			}
+		})
+	}
+}
+
+func content(t *testing.T, dir, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestChangedArgumentsThatNobodyIsAskedAbout: the files of what was asked about bind
+// nothing else.
+func TestChangedArgumentsThatNobodyIsAskedAbout(t *testing.T) {
+	s := newShowing(t)
+	s.put("s.sh", "good")
+	s.put("free", "old")
+	key := submit(t, s.bus, events.TurnSubmitted{CanAsk: true, Calls: []events.RawCall{{Tool: "hold"}, {Tool: "Write", Args: events.Body{Text: `{"path":"f","text":"new"}`}}}})
+	until(t, s.bus, key, "asking", func(turn lifecycle.Turn) bool {
+		return len(turn.Calls) > 0 && turn.Calls[1].Phase == lifecycle.PhaseAsking
+	})
+	args, err := lifecycle.Parse(`{"path":"free","text":"new"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as(t, s.bus, key, lifecycle.Approve{Call: 1, By: boss, Args: &args})
+	close(s.open)
+	turn := ended(t, s.bus, key)
+	wantLasts(t, turn, "completed completed")
+	if got := content(t, s.dir, "free"); got != "new" || turn.Calls[1].Asked.Number() != 1 {
+		t.Errorf("free holds %q", got)
 	}
 }
 

@@ -99,7 +99,7 @@ func (n *Node) openValues(ctx context.Context, call events.CallKey, refs []event
 func (n *Node) sameCall(j job, args json.RawMessage, values map[string]secrets.Value) (opened *Asked, why string) {
 	const other = "with its secret in it the call would do something else than what was judged and shown"
 	sealed := j.asked
-	opened = &Asked{Tool: sealed.Tool, Args: lifecycle.Args{JSON: args, Hash: sealed.Args.Hash}, Raw: sealed.Raw, Turn: sealed.Turn, Key: sealed.Key}
+	opened = &Asked{Tool: sealed.Tool, Args: lifecycle.Args{JSON: args, Hash: sealed.Args.Hash}, Raw: sealed.Raw, Turn: sealed.Turn, Key: sealed.Key, shown: sealed.shown}
 	gates := n.gates
 	gates.log = nil // what breaks here may hold the value
 	before, last := lastOf(gates.Static(sealed)), lastOf(gates.Static(opened))

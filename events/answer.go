@@ -21,6 +21,7 @@ type Answer struct {
 	Standing   Standing `json:"standing"`
 	Result     Result   `json:"result"`             // text resolved: Result.Text.Ref is nil unless the blob is missing
 	Of         string   `json:"of,omitempty"`       // deduplicated: key of the call whose result this is
+	Changed    *Body    `json:"changed,omitempty"`  // arguments that a person has put in the place of the model's; nil: these are its own
 	Verbatim   bool     `json:"verbatim,omitempty"` // imported: Result.Text is the recorded content, to the byte
 	Terminal   Kind     `json:"terminal,omitempty"` // "" for open
 }

@@ -21,13 +21,19 @@ type sealed struct {
 
 // seal takes the secrets out of a submission, whose calls name the arguments that
 // were declared as such by references without an id. What a caller says to have
-// sealed counts for nothing. It is done before the submission is stored anywhere.
-func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed) {
+// sealed counts for nothing. It is done before the submission is stored anywhere. It
+// returns an ErrSubmission where a caller has declared what is not there: that would be
+// stored as it is, and the caller would believe it sealed.
+func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed, error) {
 	var out []sealed
 	s.Calls = slices.Clone(s.Calls)
 	for i := range s.Calls {
 		c := &s.Calls[i]
-		declared := append(declaredIn(c.Secrets), d.marks(c.Tool)...)
+		declared := declaredIn(c.Secrets)
+		if vain, _ := secrets.Missing(c.Args.Text, declared); len(vain) > 0 {
+			return s, nil, fmt.Errorf("%w: calls/%d: what it declares at %q names no argument of it that can hold a secret", lifecycle.ErrSubmission, i, vain[0])
+		}
+		declared = append(declared, d.marks(c.Tool)...)
 		c.Secrets = nil
 		c.Key = d.sealKey(c.Key)
 		if len(secrets.Find(c.Tool)) > 0 {
@@ -36,12 +42,12 @@ func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed) {
 		}
 		if c.Refused != nil {
 			c.Refused = &events.Refusal{Code: c.Refused.Code, Reason: secrets.Redact(c.Refused.Reason)}
-			c.Args.Text = secrets.RedactArgs(c.Args.Text)
+			c.Args.Text = secrets.RedactArgs(c.Args.Text, declared...)
 			continue
 		}
 		got := secrets.Seal(c.Args.Text, secrets.Sealing{Declared: declared, ID: d.secretID})
 		if len(got.Refs) > 0 && d.vault == nil {
-			got = secrets.Sealed{Args: secrets.RedactArgs(c.Args.Text), Refused: &events.Refusal{
+			got = secrets.Sealed{Args: secrets.RedactArgs(c.Args.Text, declared...), Refused: &events.Refusal{
 				Code:   events.AccessDenied,
 				Reason: "the arguments hold a secret, and this door has nowhere to keep it outside the log: submit the call to a node",
 			}}
@@ -51,7 +57,7 @@ func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed) {
 			out = append(out, sealed{i, got.Refs, got.Values})
 		}
 	}
-	return s, out
+	return s, out, nil
 }
 
 // declaredIn are the arguments that a caller has declared as secrets.
@@ -124,7 +130,8 @@ func (d *Desk) unkeep(ctx context.Context, v View, all []sealed, err error) {
 
 // sealChanged reads arguments that a person has changed, and takes the secrets out of
 // them. Placeholders that stood in the call's arguments may stay where they stood: the
-// person has not seen the values. It returns lifecycle.ErrArgs for what is no JSON
+// person has not seen the values; what is put in the place of a whole one is a secret,
+// too. It returns lifecycle.ErrArgs for what is no JSON
 // object, or would be refused at the door, and the errors of act.
 func (d *Desk) sealChanged(ctx context.Context, call events.CallKey, text string) (lifecycle.Args, []events.SecretRef, error) {
 	text = wholeJSON(text)
@@ -137,7 +144,13 @@ func (d *Desk) sealChanged(ctx context.Context, call events.CallKey, text string
 	}
 	o := secrets.Sealing{ID: d.secretID}
 	if c := v.Turn.Call(call.Offset); c != nil {
-		o.Keep, o.Declared = c.Secrets, d.marks(c.Tool)
+		had := []byte(c.Args.Text)
+		if c.Args.Ref != nil {
+			if had, err = d.bus.Blobs().Get(ctx, *c.Args.Ref); err != nil {
+				return lifecycle.Args{}, nil, err
+			}
+		}
+		o.Keep, o.Declared = c.Secrets, append(secrets.SealedWhole(had), d.marks(c.Tool)...)
 	}
 	got := secrets.Seal(text, o)
 	fresh := slices.ContainsFunc(got.Values, func(v secrets.Value) bool { return v != "" })
@@ -209,8 +222,9 @@ func (p *Problem) discreet() *Problem {
 // maxDeclared bounds how many arguments of a turn may be declared as secrets.
 const maxDeclared = 256
 
-// Declare marks arguments of every call as secrets, by their JSON Pointers. Its errors
-// are Problems.
+// Declare marks arguments of all calls as secrets, by their JSON Pointers: each of those
+// calls that have such an argument, of which there must be one. A call whose arguments
+// cannot be read may have it. Its errors are Problems.
 func Declare(calls []events.RawCall, pointers []string) error {
 	const next = "name arguments as JSON Pointers, for example /token"
 	if len(pointers) > maxDeclared {
@@ -220,8 +234,20 @@ func Declare(calls []events.RawCall, pointers []string) error {
 		if !strings.HasPrefix(p, "/") || len(p) > lifecycle.MaxActor {
 			return BadRequest("secrets: one is no JSON Pointer to an argument", next)
 		}
-		for i := range calls {
-			calls[i].Secrets = append(calls[i].Secrets, events.SecretRef{Path: p})
+	}
+	fits := make(map[string]bool)
+	for i := range calls {
+		vain, _ := secrets.Missing(calls[i].Args.Text, pointers)
+		for _, p := range pointers {
+			if !slices.Contains(vain, p) {
+				fits[p] = true
+				calls[i].Secrets = append(calls[i].Secrets, events.SecretRef{Path: p})
+			}
+		}
+	}
+	for _, p := range pointers {
+		if !fits[p] && len(calls) > 0 {
+			return problemOf(fmt.Errorf("%w: what is declared at %q names no argument of any call that can hold a secret", lifecycle.ErrSubmission, p))
 		}
 	}
 	return nil

@@ -66,7 +66,7 @@ func TestSubmissionsAreSealed(t *testing.T) {
 	d, b := sealingDesk(t)
 	ticket, err := submitText(t, d, `{"trace":"t","turn":"u","secrets":["/everywhere"],"calls":[
 		{"id":"call_`+strings.Repeat("A", 24)+`","tool":"a","args":{"token":"abc","everywhere":"xyz"},"key":"k-`+keyToSeal+`"},
-		{"id":"toolu_1","tool":"b","args":"{\"v\":\"`+keyToSeal+`\"}","secrets":["/mine"]},
+		{"id":"toolu_1","tool":"b","args":"{\"v\":\"`+keyToSeal+`\"}"},
 		{"id":"fc_1","tool":"b","args":{"mine":"sealed by name","command":"ls"},"secrets":["/mine","/command"]},
 		{"tool":"declaring","args":{"pin":"0123-by-schema"}},
 		{"id":"named","tool":"deny_`+keyToSeal+`","args":{}},
@@ -84,7 +84,7 @@ func TestSubmissionsAreSealed(t *testing.T) {
 		refs    int
 		refused bool
 		id      string
-	}{{2, false, "call_" + strings.Repeat("A", 24)}, {1, false, "toolu_1"}, {0, true, "fc_1"}, {1, false, ""}, {0, true, "named"}, {0, false, ""}, {0, false, ""}} {
+	}{{2, false, "call_" + strings.Repeat("A", 24)}, {1, false, "toolu_1"}, {0, true, "fc_1"}, {1, false, ""}, {0, true, "named"}, {0, true, ""}, {0, false, ""}} {
 		c := calls[i]
 		if len(c.Secrets) != want.refs || (c.Refused != nil) != want.refused || c.ProviderID != want.id {
 			t.Errorf("call %d: %+v", i, c)
@@ -254,5 +254,62 @@ func TestDeclarationsAreChecked(t *testing.T) {
 		if _, err := ParseEnvelope([]byte(envelope)); !errors.As(err, &p) || p.Status != 400 {
 			t.Errorf("%.80s: %v, want a problem", envelope, err)
 		}
+	}
+}
+
+// TestWhatIsDeclaredMustBeThere: a pointer to nothing is a mistake that would store the
+// secret which it was meant for.
+func TestWhatIsDeclaredMustBeThere(t *testing.T) {
+	d, b := sealingDesk(t)
+	api := newDoor(t, func(c *APIConfig) { c.Desk = d })
+	const secret = "plain words that are secret"
+	for name, body := range map[string]string{
+		"of a call":           `{"calls":[{"tool":"a","args":{"v":"` + secret + `"},"secrets":["/vv"]}]}`,
+		"one of two":          `{"calls":[{"tool":"a","args":{"v":"` + secret + `"},"secrets":["/v","/vv"]}]}`,
+		"of the second call":  `{"calls":[{"tool":"a"},{"tool":"a","args":{"v":"` + secret + `"},"secrets":["/vv"]}]}`,
+		"no arguments":        `{"calls":[{"tool":"a","secrets":["/vv"]}]}`,
+		"true":                `{"calls":[{"tool":"a","args":{"vv":true},"secrets":["/vv"]}]}`,
+		"of the envelope":     `{"secrets":["/vv"],"calls":[{"tool":"a","args":{"v":"` + secret + `"}},{"tool":"b","args":{"w":1}}]}`,
+		"of both, one fits":   `{"secrets":["/v","/vv"],"calls":[{"tool":"a","args":{"v":"` + secret + `"}}]}`,
+		"a provider's":        `{"secrets":["/vv"],"message":{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"a","arguments":"{\"v\":\"` + secret + `\"}"}}]}}`,
+		"of a call, for what": `{"secrets":["/v"],"calls":[{"tool":"a","args":{"v":"` + secret + `"}},{"tool":"b","args":{"w":1},"secrets":["/vv"]}]}`,
+	} {
+		if got := api.want(422, `names no argument of`, "POST", "/v1/turns", body); !strings.Contains(got, `/vv`) || strings.Contains(got, secret) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if all := storedText(t, b); all != "" {
+		t.Errorf("something was kept: %s", all)
+	}
+	ticket, err := submitText(t, d, `{"trace":"t","turn":"u","secrets":["/v"],"calls":[{"tool":"a","args":{"v":"`+secret+`"}},{"tool":"b","args":{"w":1}},{"tool":"c","args":"{\"v\":\"`+secret+`\""},{"tool":"`+strings.Repeat("n", 200)+`","args":{"v":"`+secret+`"}}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := d.Get(t.Context(), ticket.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := v.Turn.Submitted.Calls
+	if len(calls[0].Secrets) != 1 || len(calls[1].Secrets) != 0 || calls[1].Refused != nil || calls[2].Refused == nil || calls[3].Refused == nil || strings.Contains(storedText(t, b), secret) {
+		t.Errorf("%+v", calls)
+	}
+	if _, err := submitText(t, d, `{"calls":[{"tool":"a","args":"{\"v\":\"`+secret+`\"","secrets":["/v"]},{"tool":"a","args":{"v":"`+secret+`","command":"x"},"secrets":["/v","/command"]}]}`); err != nil || strings.Contains(storedText(t, b), secret) {
+		t.Errorf("a secret of a call that is refused is stored, %v", err)
+	}
+}
+
+// TestAChangedSecretIsOne: what a person puts in the place of a declared secret.
+func TestAChangedSecretIsOne(t *testing.T) {
+	d, _ := sealingDesk(t)
+	ticket, err := submitText(t, d, `{"trace":"t","turn":"u","calls":[{"tool":"a","args":{"v":"plain words","x":"1"},"secrets":["/v"]}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.act(t.Context(), ticket.Key, lifecycle.CancelCall{Call: 0, By: events.Principal{ID: "p", Kind: "person"}}); err != nil {
+		t.Fatal(err) // it makes the call's request
+	}
+	args, refs, err := d.sealChanged(t.Context(), ticket.Key.Call(0), `{"v":"other words","x":"2"}`)
+	if err != nil || len(refs) != 1 || bytes.Contains(args.JSON, []byte("other words")) || !bytes.Contains(args.JSON, []byte(`"x":"2"`)) {
+		t.Errorf("%s %v %v", args.JSON, refs, err)
 	}
 }

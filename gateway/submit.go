@@ -92,14 +92,17 @@ func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 	if err := checkSize(s); err != nil {
 		return key, s, nil, err
 	}
-	s, secret := d.seal(s)
+	s, secret, err := d.seal(s)
+	if err != nil {
+		return key, s, nil, err
+	}
 	if err := checkSize(s); err != nil { // a placeholder may be longer than what it stands for
 		return key, s, nil, err
 	}
 	if err := d.keep(ctx, key, secret); err != nil {
 		return key, s, nil, err
 	}
-	s, err := d.refer(ctx, s)
+	s, err = d.refer(ctx, s)
 	return key, s, secret, err
 }
 

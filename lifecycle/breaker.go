@@ -152,3 +152,21 @@ func (b Breaker) Report(c BreakerConfig, now time.Time, who string, class events
 	}
 	return b
 }
+
+// Evidence is the class of an attempt's end as its tool's circuit hears of it. A time that
+// ran out says something of the tool only where it was the tool's own: not where the caller
+// has set it, for the call or the turn, and not of a shell line, which takes as long as
+// what it was asked to do. Else one caller could switch a tool off for everybody.
+func Evidence(t Turn, call *Call, class events.Class) events.Class {
+	if class != events.ClassTimeout {
+		return class
+	}
+	end := t.Deadline()
+	callers := t.Submitted != nil && t.Submitted.Limits.CallMS > 0 ||
+		call.Started != nil && !end.IsZero() && !call.Started.Deadline.Before(end)
+	line := call.Verdict != nil && len(call.Verdict.Operation.Commands) > 0
+	if callers || line {
+		return events.ClassCancelled
+	}
+	return class
+}

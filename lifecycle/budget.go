@@ -112,7 +112,7 @@ func small(answers []events.Answer, callLimit, turnLimit int) bool {
 	const frame, grown = 1024, 7 // around an answer, with its id; of one byte, quoted twice
 	total := together
 	for _, a := range answers {
-		size := frame + len(a.Of) + grown*(len(a.Result.Text.Text)+len(a.Result.Data))
+		size := frame + len(a.Of) + grown*(len(a.Result.Text.Text)+len(a.Result.Data)+changedSize(a.Changed))
 		if e := a.Result.Error; e != nil {
 			size += grown * (len(e.Code) + len(e.Message) + len(e.Path))
 		}
@@ -220,6 +220,10 @@ func newCutter(a events.Answer, size, limit int) *cutter {
 	if len(a.Of) > shownOf || size-Size(c.out) < little {
 		c.took(len(a.Of), true)
 		c.out.Of = ""
+	}
+	if need := changedSize(a.Changed); need > changedNote && size-Size(c.out) < need { // what was said goes before it
+		c.out.Changed = &events.Body{Ref: &events.BlobRef{Size: int64(len(a.Changed.Text))}}
+		c.took(len(a.Changed.Text), true)
 	}
 	c.room = size - Size(c.out)
 	return c

@@ -44,6 +44,19 @@ func AnswerOf(offset int, call events.RawCall, terminal events.Event) events.Ans
 	return a
 }
 
+// ChangedArgs are the arguments that a person has put in the place of the model's, once
+// they have said yes: nil while a call runs with the model's own. given is the hash of
+// those, and before what this function gave for the call's last yes, nil for none.
+func ChangedArgs(given string, before *events.Body, yes *events.Approved) *events.Body {
+	switch {
+	case yes.Args == nil: // to what was asked about, which may be changed already
+		return before
+	case yes.Hash == given:
+		return nil
+	}
+	return yes.Args
+}
+
 // AnswerLeft is what the model is told of a call without a terminal in a turn
 // that has ended for good. started says whether an attempt may have run, tier
 // how its effects behave, why what ended the turn.

@@ -25,6 +25,7 @@ type envelope struct {
 	Data   json.RawMessage `json:"data,omitempty"`
 	Error  *events.Error   `json:"error,omitempty"`
 	Of     string          `json:"deduplicated_from,omitempty"`
+	Change *changeNote     `json:"changed,omitempty"`
 	Cut    *cutNote        `json:"cut,omitempty"`
 }
 
@@ -42,6 +43,7 @@ func Envelope(a events.Answer) []byte {
 		e.Text = StillOpen
 		return marshal(e)
 	}
+	e.Change = changeOf(a.Changed)
 	r := a.Result
 	e.Text, e.Data = valid(r.Text.Text), shownData(r.Data)
 	if shownError(a) {

@@ -92,17 +92,18 @@ func evolveCall(c *Call, m Meta, e events.Event) bool {
 	switch e := e.(type) {
 	case *events.Requested:
 		c.Phase, c.Hash, c.RequestedAt = PhaseRequested, e.Hash, m.At
-		c.Tool, c.Args, c.Secrets = e.Tool, e.Args, e.Secrets
+		c.Tool, c.Args, c.Secrets, c.Given = e.Tool, e.Args, e.Secrets, e.Hash
 	case *events.ApprovalRequested:
 		c.Phase, c.Asked, c.AskedAt, c.Approved = PhaseAsking, e, m.At, nil
 		c.Verdict = &e.Verdict
 	case *events.Approved:
 		c.Phase, c.Approved, c.ApprovedAt = PhaseApproved, e, m.At
+		c.Changed = ChangedArgs(c.Given, c.Changed, e)
 		if e.Args != nil {
 			c.Args, c.Hash, c.Secrets = *e.Args, e.Hash, e.Secrets
 		}
 	case *events.Authorized:
-		c.Phase, c.Verdict, c.AuthorizedAt = PhaseAuthorized, &e.Verdict, m.At
+		c.Phase, c.Verdict, c.Decision, c.AuthorizedAt = PhaseAuthorized, &e.Verdict, e.Decision, m.At
 	case *events.Started:
 		c.Phase, c.Started, c.Attempt, c.StartedAt = PhaseStarted, e, e.Attempt, m.At
 	case *events.CancelRequested:

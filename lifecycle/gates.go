@@ -158,10 +158,13 @@ func (d *decider) deny(call int, f *Finding) {
 	})
 }
 
+// decisionAllow is the decision of a call that needed nobody's yes.
+const decisionAllow = "allow"
+
 // pass takes a call that every gate let through to the last one: a person.
 func (d *decider) pass(call *Call, c Judge, asks *Finding) {
 	if asks == nil && c.Verdict.Tier != events.Approval {
-		d.emit(call.Offset, &events.Authorized{Verdict: c.Verdict, Decision: "allow"})
+		d.emit(call.Offset, &events.Authorized{Verdict: c.Verdict, Decision: decisionAllow})
 		return
 	}
 	why := alwaysAsked

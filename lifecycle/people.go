@@ -233,10 +233,11 @@ func (t Turn) sessionYes(call *Call, v events.Verdict) *events.SessionYes {
 }
 
 // Bound are the files that the call's approval holds for: its own, or the one for the
-// session that lets it through. ok is false where nobody was asked.
+// session that lets it through. ok is false where nobody was asked, and where the call
+// runs with changed arguments about which nobody has to be asked.
 func Bound(t Turn, call *Call) (files Shown, ok bool) {
 	switch {
-	case call.Asked != nil:
+	case call.Asked != nil && call.Decision != decisionAllow:
 		return bound(call.Asked), true
 	case call.Verdict != nil:
 		if y := t.sessionYes(call, *call.Verdict); y != nil {

@@ -42,6 +42,9 @@ type Call struct {
 	Verdict  *events.Verdict
 	Asked    *events.ApprovalRequested
 	Approved *events.Approved
+	Given    string          // hash of the arguments as the model sent them; "" where they do not parse
+	Changed  *events.Body    // see ChangedArgs
+	Decision string          // of the last Authorized
 	Attempt  int             // the last one started; 0 before the first
 	Started  *events.Started // of that attempt
 	Cancel   *events.CancelRequested

@@ -19,7 +19,7 @@ func TurnWholes(t Turn) []AnswerWhole {
 	answers := make([]events.Answer, len(t.Calls))
 	for i, c := range t.Calls {
 		answers[i] = AnswerOf(i, t.Submitted.Calls[i], c.Terminal)
-		answers[i].Verbatim = t.Submitted.Imported != ""
+		answers[i].Verbatim, answers[i].Changed = t.Submitted.Imported != "", c.Changed
 	}
 	_, wholes := FitTurn(answers, t.Submitted.Limits.CallBytes, t.Submitted.Limits.TurnBytes)
 	return wholes
@@ -34,6 +34,7 @@ func roomy(t Turn) bool {
 	for i, c := range t.Calls {
 		raw := t.Submitted.Calls[i]
 		n := len(raw.ProviderID) + len(raw.Tool)
+		n += changedSize(c.Changed)
 		if d, ok := c.Terminal.(*events.Denied); ok {
 			n += len(d.Reason) + len(d.Path)
 		}

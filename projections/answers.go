@@ -11,7 +11,7 @@ import (
 // Answers is what the model is told of each call, for any prefix of a trace or
 // of one turn. It needs no registry.
 var Answers = Projection[Conversation]{
-	Name: "answers", Version: 1,
+	Name: "answers", Version: 2,
 	Init:  func() Conversation { return Conversation{} },
 	Apply: converse,
 }
@@ -40,6 +40,8 @@ type Call struct {
 	Raw     events.RawCall `json:"raw"`
 	Started bool           `json:"started,omitempty"` // an attempt may have run
 	Tier    events.Tier    `json:"tier,omitempty"`
+	Hash    string         `json:"args_hash,omitempty"` // of Raw.Args; "" while it is not known
+	Changed *events.Body   `json:"changed,omitempty"`   // as in Answer, which has it once it stands
 	Answer  events.Answer  `json:"answer"`
 }
 
@@ -80,6 +82,7 @@ func (t *Turn) Answers(blobs Blobs) ([]events.Answer, error) {
 		out[i] = c.Answer
 		if c.Answer.Standing == events.AnswerOpen && t.Ended != "" && !t.Imported {
 			out[i] = lifecycle.AnswerLeft(i, c.Raw, c.Started, c.Tier, t.Why)
+			out[i].Changed = c.Changed
 		}
 		if err := resolve(&out[i].Result.Text, blobs); err != nil {
 			errs = append(errs, fmt.Errorf("answer of %s: %w", t.Key.Call(i), err))
@@ -167,6 +170,10 @@ func (t *Turn) turnEvent(e Event) {
 
 func (c *Call) event(e Event, t *Turn) {
 	switch v := e.Event.(type) {
+	case *events.Requested:
+		c.Hash = v.Hash
+	case *events.Approved:
+		c.Changed = lifecycle.ChangedArgs(c.Hash, c.Changed, v)
 	case *events.Authorized:
 		c.Tier = v.Verdict.Tier
 	case *events.Started:
@@ -177,6 +184,6 @@ func (c *Call) event(e Event, t *Turn) {
 		return
 	}
 	c.Answer = lifecycle.AnswerOf(e.Call, c.Raw, e.Event)
-	c.Answer.Verbatim = t.Imported
+	c.Answer.Verbatim, c.Answer.Changed = t.Imported, c.Changed
 	t.Last = e.Pos
 }

@@ -97,6 +97,7 @@ func TestTLS(t *testing.T) {
 	if err := dial(jetlog.DialConfig{URL: mine, CA: cert}); err != nil {
 		t.Errorf("by its authority: %v", err)
 	}
+	refuses(t, ctx, srv.URL(), mine, cert)
 	connectAs(t, srv.URL(), "ann", nats.RootCAs(cert)).always(publish, "sluice.api.ann.whoami")
 	certificate(t, cert, key)
 	if err := srv.SetUsers(users); err != nil {
@@ -120,6 +121,33 @@ func TestTLS(t *testing.T) {
 	}
 	if err := dial(jetlog.DialConfig{URL: mine, Pin: second.Pin}); err != nil {
 		t.Errorf("after a certificate that was none: %v", err)
+	}
+}
+
+// refuses checks that each refusal of a server at url is told from the others. mine is its
+// address for who may come in.
+func refuses(t *testing.T, ctx context.Context, url, mine, cert string) {
+	t.Helper()
+	for name, c := range map[string]struct {
+		dial jetlog.DialConfig
+		want jetlog.Refusal
+	}{
+		"the machine's authorities": {jetlog.DialConfig{URL: mine}, jetlog.NoTrust},
+		"a wrong password":          {jetlog.DialConfig{URL: strings.Replace(url, "tls://", "tls://ann:wrong@", 1), CA: cert}, jetlog.BadProof},
+		"no password":               {jetlog.DialConfig{URL: url, CA: cert}, jetlog.BadProof},
+		"a user of the door":        {jetlog.DialConfig{URL: strings.Replace(url, "tls://", "tls://ann:ann@", 1), CA: cert}, jetlog.NotForTheLog},
+		"nobody there":              {jetlog.DialConfig{URL: "nats://127.0.0.1:1"}, jetlog.NotRefused},
+	} {
+		if _, err := jetlog.Dial(ctx, c.dial); err == nil || jetlog.RefusalOf(err) != c.want {
+			t.Errorf("%s: %d of %v, want %d", name, jetlog.RefusalOf(err), err, c.want)
+		}
+		caller, err := jetlog.DialDoor(c.dial, "ann")
+		if err == nil {
+			caller.Close()
+		}
+		if c.want != jetlog.NotForTheLog && jetlog.RefusalOf(err) != c.want || (err == nil) != (c.want == jetlog.NotForTheLog) {
+			t.Errorf("%s, at the door: %d of %v, want %d", name, jetlog.RefusalOf(err), err, c.want)
+		}
 	}
 }
 

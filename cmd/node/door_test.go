@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,8 @@ func TestDoorsThatDoNotOpen(t *testing.T) {
 		"a key without its certificate":  {"go together", "both files", []string{"--http-key=x"}},
 		"clients without TLS":            {"need TLS", "--http-cert", []string{"--http-client-ca=x", auth}},
 		"certificates that mean nothing": {"nothing says what", "--http-auth", []string{"--http-client-ca=x", "--http-cert=x", "--http-key=x"}},
+		"a key that everybody can read":  {"--http-key: " + open + ": its mode", "that is named, or its mode", []string{"--http=127.0.0.1:0", "--http-cert=" + open, "--http-key=" + open}},
+		"a certificate that is none":     {"--http-cert: ", "openssl", []string{"--http=127.0.0.1:0", "--http-cert=" + bad, "--http-key=" + bad}},
 		"no such certificate":            {"no such file", "", []string{"--http=127.0.0.1:0", "--http-cert=/none", "--http-key=/none"}},
 		"no such file":                   {"no such file", "token check", []string{"--http=127.0.0.1:0", "--http-auth=/none"}},
 		"a file for everybody":           {"chmod 600", "", []string{"--http=127.0.0.1:0", "--http-auth=" + open}},
@@ -87,6 +90,39 @@ func TestDoorsThatDoNotOpen(t *testing.T) {
 				t.Error("it listens all the same")
 			}
 		})
+	}
+}
+
+// TestDoorIsShownByItsName: people are shown a name that the certificate may have, and
+// programs of this machine the address that they reach.
+func TestDoorIsShownByItsName(t *testing.T) {
+	for name, c := range map[string]struct {
+		listen string
+		hosts  []string
+		tls    bool
+		want   string // before the port
+	}{
+		"everywhere, with names":    {"0.0.0.0:0", []string{"node.example", "other.example"}, true, "https://node.example:"},
+		"everywhere, without names": {"0.0.0.0:0", nil, true, "https://"},
+		"at one address":            {"127.0.0.1:0", []string{"node.example"}, true, "https://127.0.0.1:"},
+		"in the clear":              {"127.0.0.1:0", []string{"node.example"}, false, "http://127.0.0.1:"},
+	} {
+		l, err := net.Listen("tcp", c.listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSettings()
+		s.hosts = c.hosts
+		d := &doorway{set: s, Listener: l}
+		if c.tls {
+			d.certs = new(keys.Certs)
+		}
+		if got := d.shown(); !strings.HasPrefix(got, c.want) || strings.HasPrefix(d.address(), "https://node") {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
 		Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
 		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: s.retention,
-		Vault: opener(values), ShowSecrets: s.secret.shown(), Closed: s.ownFiles(),
+		Vault: opener(values), ShowSecrets: s.secret.shown(), Closed: append(s.ownFiles(), "/proc", "/sys", "/dev"),
 	})
 	if err != nil {
 		return nil, err

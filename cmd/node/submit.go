@@ -225,10 +225,13 @@ func (a *app) order(sub *submission, from string) (gateway.Order, error) {
 	}
 	e := sub.Envelope
 	e.Principal.ID = sub.principal
-	e.Calls = json.RawMessage(`[]`) // they are decoded already
+	e.Calls, e.Secrets = json.RawMessage(`[]`), nil // they are decoded already
 	order, err := e.Order()
+	if err != nil {
+		return order, err
+	}
 	order.Turn.Calls, order.Turn.Format = m.Calls, cmp.Or(sub.format, string(input))
-	return order, errors.Join(err, gateway.Declare(order.Turn.Calls, e.Secrets))
+	return order, gateway.Declare(order.Turn.Calls, sub.Secrets)
 }
 
 func jsonError(body []byte) error {

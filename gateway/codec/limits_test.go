@@ -36,7 +36,12 @@ func drawAnswer(t *rapid.T) events.Answer {
 		&events.Completed{Outcome: o}, &events.Failed{Outcome: o}, &events.Deduplicated{Of: strings.Repeat("t", 64) + "/1/255", Outcome: o, As: events.KindFailed},
 		&events.Denied{Code: events.InvalidParam, Reason: drawLarge(t, "reason", most), Path: "/v"}, nil,
 	}
-	return lifecycle.AnswerOf(0, call, rapid.SampledFrom(ends).Draw(t, "end"))
+	a := lifecycle.AnswerOf(0, call, rapid.SampledFrom(ends).Draw(t, "end"))
+	a.Changed = rapid.SampledFrom([]*events.Body{
+		nil, {Text: `{"command":"touch b"}`}, {Ref: &events.BlobRef{Size: 70_000, Digest: lifecycle.Digest(nil)}},
+		{Text: string(marshal(map[string]string{"v": drawLarge(t, "changed", lifecycle.ShownArgs+500)}))},
+	}).Draw(t, "changed by a person")
+	return a
 }
 
 // perCall are the serialised parts of messages that belong to one answer each.

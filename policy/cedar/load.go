@@ -303,27 +303,23 @@ func whatInstead(tokens []token, f Fault) string {
 	if at < 0 {
 		at = len(tokens)
 	}
-	back := func(n int) string { // the word n places before
-		if at < n {
-			return ""
+	back := func(n int) string { // the word n places before; "" where there is none
+		if i := at - n; i >= 0 && i < len(tokens) {
+			return tokens[i].text
 		}
-		return tokens[at-n].text
-	}
-	here := ""
-	if at < len(tokens) {
-		here = tokens[at].text
+		return ""
 	}
 	// The library names the word that it could not take, or the one behind it.
 	for shift := range 3 {
-		if back(shift+1) == "in" && (back(shift) == "[" || shift == 0 && here == "[") && (back(shift+2) == "principal" || back(shift+2) == "resource") {
+		if back(shift+1) == "in" && back(shift) == "[" && (back(shift+2) == "principal" || back(shift+2) == "resource") {
 			of := map[string]string{"principal": "Agent", "resource": "Tool"}[back(shift+2)]
 			return fmt.Sprintf(`only an action is compared with a list there: write the others in a condition, for example: when { %s in [%s::"a", %s::"b"] }`,
 				back(shift+2), of, of)
 		}
-		if back(shift+1) == "==" && (back(shift) == "[" || shift == 0 && here == "[") {
+		if back(shift+1) == "==" && back(shift) == "[" {
 			return `a list stands behind in, not behind ==`
 		}
-		if back(shift+2) == "@" && (shift == 0 && here == ")" && back(1) == "(" || back(shift) == "(") {
+		if back(shift+2) == "@" && back(shift) == "(" && back(shift-1) == ")" {
 			return `an annotation has a text, for example @ask("why a person must look")`
 		}
 	}

@@ -70,9 +70,11 @@ type Sealing struct {
 // nobody would mean that to be taken for the value.
 //
 // Arguments that are no JSON object are redacted, and can never become one by that.
+// Where something in them was declared nobody can tell where it is: nothing is left of
+// them then.
 func Seal(args string, o Sealing) Sealed {
 	if !isObject(args) {
-		return malformed(args)
+		return malformed(args, o.Declared)
 	}
 	root := tree(args)
 	s := sealer{text: args, Sealing: o}
@@ -82,18 +84,27 @@ func Seal(args string, o Sealing) Sealed {
 		each(args, root, "", s.leaf)
 	}
 	if s.refused != nil {
-		return Sealed{Args: RedactArgs(args), Refused: s.refused}
+		for _, v := range declaredTexts(args, o.Declared) { // a member may have that name
+			s.refused.Reason = strings.NewReplacer(v, Mark(Secret), pointer.Replace(v), Mark(Secret)).Replace(s.refused.Reason)
+		}
+		return Sealed{Args: RedactArgs(args, o.Declared...), Refused: s.refused}
 	}
 	s.out.Args = s.write.String() + args[s.done:]
 	return s.out
 }
 
+// isObject says whether arguments are a JSON object that is looked into to its depth.
+// What is deeper is run by nobody.
 func isObject(args string) bool {
-	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && json.Valid([]byte(args))
+	return strings.HasPrefix(strings.TrimLeft(args, " \t\r\n"), "{") && json.Valid([]byte(args)) && !deep(args)
 }
 
-func malformed(args string) Sealed {
-	out := Sealed{Args: redact(args, true)}
+func malformed(args string, declared []string) Sealed {
+	out := Sealed{Args: RedactArgs(args, declared...)}
+	if len(declared) > 0 && out.Args != args {
+		out.Refused = refuse(events.InvalidParam, "the arguments are not a JSON object, and were not stored, since some of them are secrets: send one JSON object")
+		return out
+	}
 	if out.Args != args && json.Valid([]byte(out.Args)) {
 		out.Refused = refuse(events.InvalidParam, "the arguments are not a JSON object, and held a secret, which was not stored: send one JSON object")
 	}
@@ -129,11 +140,11 @@ func (s *sealer) leaf(l leaf) {
 	}
 	if l.kind == 'k' {
 		if spans := s.spans(l.text, false); len(spans) > 0 {
-			s.refused = refuse(events.AccessDenied, "the name of a member at %s is a secret (%s): names are stored and shown; send it as a value", shown(l.path), spans[0].Kind)
+			s.refused = refuse(events.AccessDenied, "the name of a member at %s is a secret (%s): names are stored and shown; send it as a value", shown(l.path[:strings.LastIndexByte(l.path, '/')]), spans[0].Kind)
 		}
 		return
 	}
-	declared := slices.ContainsFunc(s.Declared, func(p string) bool { return l.path == p || strings.HasPrefix(l.path, p+"/") })
+	declared := covered(s.Declared, l.path)
 	place := PlaceOf(l.name)
 	switch {
 	case l.kind == '"' && isPlaceholder(l.text): // kept
@@ -409,14 +420,27 @@ func Substitute(text string, values map[string]Value) string {
 	})
 }
 
-// RedactArgs is a call's arguments with a mark for each secret. What is no JSON object
-// is redacted as a text.
-func RedactArgs(args string) string {
+// RedactArgs is a call's arguments with a mark for each secret: what looks like one, and
+// what stands at the declared JSON Pointers. What is no JSON object is redacted as a
+// text; where something in it was declared a mark is all that is left.
+func RedactArgs(args string, declared ...string) string {
 	if !isObject(args) {
+		if len(declared) > 0 && !empty(args) {
+			return Mark(Secret)
+		}
 		return redact(args, true)
 	}
+	known := declaredTexts(args, declared)
 	return redactTree(args, func(l leaf) (string, bool) {
+		was := l.text
+		for _, v := range known { // it may stand elsewhere, too
+			l.text = strings.ReplaceAll(l.text, v, Mark(Secret))
+		}
 		switch {
+		case l.kind != 'k' && was != "" && covered(declared, l.path):
+			return Mark(Secret), true
+		case was != l.text:
+			return Redact(l.text), true
 		case l.kind == '0':
 			return Mark(l.named), l.named == Password
 		case l.kind == 'k':

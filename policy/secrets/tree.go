@@ -20,6 +20,26 @@ type node struct {
 // maxNesting is how deep a JSON text is looked into. What is deeper stays as one value.
 const maxNesting = 256
 
+// deep says whether a valid JSON text nests deeper than is looked.
+func deep(text string) bool {
+	t, open := treeReader{text: text}, 0
+	for t.at < len(text) {
+		switch text[t.at] {
+		case '{', '[':
+			if open++; open > maxNesting {
+				return true
+			}
+		case '}', ']':
+			open--
+		case '"':
+			t.string()
+			continue
+		}
+		t.at++
+	}
+	return false
+}
+
 // tree reads a valid JSON text.
 func tree(text string) node {
 	t := treeReader{text: text}

@@ -374,7 +374,7 @@ func TestNATSRefusesToStart(t *testing.T) {
 	refused("nats_password", 0o600, "users:\n  - {name: ann, roles: [submitter], nats_password: x}\n")
 	refused("--listen-nats none", 0o600, string(good), "--listen-nats", "none")
 	got := verb(t, "", p.args("--listen-nats", "0.0.0.0:0")...)
-	if got.code == 0 || !strings.Contains(got.err, "who can connect can write the log") {
+	if got.code != 2 || !strings.Contains(got.err, "whoever can connect could write the log") || !strings.Contains(got.err, "--nats-users") {
 		t.Errorf("NATS for everybody: %d %s", got.code, got.err)
 	}
 }

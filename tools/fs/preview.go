@@ -37,9 +37,6 @@ func previewOf(ctx context.Context, in tools.Invocation, given string, next func
 	if c.at, err = lookUp(root, in.Workspace, given); err != nil {
 		return events.Preview{}, err
 	}
-	if err := permit(in, events.OpWrite, c.at); err != nil {
-		return events.Preview{}, err
-	}
 	if err := permit(in, events.OpWrite, c.at); err != nil { // BEFORE anything of it is read
 		return events.Preview{}, err
 	}

@@ -105,6 +105,8 @@ func (p Policy) check() error {
 		return fmt.Errorf("%w: %q is no absolute path", ErrWorkspace, w)
 	case filepath.Clean(w) == "/":
 		return fmt.Errorf("%w: it is the whole file system; name a directory", ErrWorkspace)
+	case slices.Contains(system, filepath.Clean(w)), slices.ContainsFunc(kernels, func(dir string) bool { return Within(w, dir) }):
+		return fmt.Errorf("%w: %s belongs to the system; name a directory of its own", ErrWorkspace, w)
 	}
 	for _, path := range slices.Concat(p.Read, p.Writable, p.Hide) {
 		if !plain(path) {
@@ -145,6 +147,9 @@ var system = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/run/current-system/sw",
 	"/sys/devices/system/cpu",
 }
+
+// kernels are file systems of the kernel's own: a command has other ones in their place.
+var kernels = []string{"/proc", "/sys", "/dev"}
 
 // settings are the parts of /etc that programs need and that hold no secret. Keys of
 // servers, the table of passwords and what belongs to services are not among them.

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -33,7 +34,7 @@ func unbound(line string) string {
 		return "the line runs files whose names are known only when it runs, and the approval is not bound to their content"
 	case f.hidden || f.unnamed:
 		return "some names in the line are known only when it runs, and the approval is not bound to the files that they stand for"
-	case f.more || len(f.found)+len(f.words) > maxOperands:
+	case f.more:
 		return "the line names more files than an approval is bound to"
 	}
 	return ""
@@ -47,11 +48,7 @@ func (f *finder) called(call *syntax.CallExpr) {
 	if len(call.Args) == 0 {
 		return
 	}
-	name, _ := literal(call.Args[0])
-	switch name {
-	case "echo", "printf": // texts
-	case "cd", "pushd": // where the line stands has been moved
-	default:
+	if name, _ := literal(call.Args[0]); name != "cd" && name != "pushd" { // where the line stands has been moved
 		f.mention(call.Args[1:]...)
 	}
 }
@@ -108,10 +105,14 @@ func (f *finder) word(name string) {
 	if len(name) > maxName || strings.Contains(name, "\n") {
 		return
 	}
-	if f.lost && name != "" && !path.IsAbs(name) {
-		f.unnamed = true
+	f.unnamed = f.unnamed || f.lost && name != "" && !path.IsAbs(name)
+	f.say(f.at(name))
+	for _, base := range f.bases {
+		f.say(from(base, name))
 	}
-	p := f.at(name)
+}
+
+func (f *finder) say(p string) {
 	switch {
 	case p == "" || f.said[p]:
 	case len(f.words) == maxOperands:
@@ -119,5 +120,16 @@ func (f *finder) word(name string) {
 	default:
 		f.said[p] = true
 		f.words = append(f.words, p)
+	}
+}
+
+// stood keeps a folder that the line leaves, if the cd does not fail.
+func (f *finder) stood(dir string) {
+	switch {
+	case slices.Contains(f.bases, dir):
+	case len(f.bases) == maxFolders:
+		f.unnamed = true
+	default:
+		f.bases = append(f.bases, dir)
 	}
 }

@@ -27,11 +27,14 @@ func TestBound(t *testing.T) {
 		"for f in a b; do cat $f; done > c; sh c": "c a b",
 		"A=a; cp $A r.sh; sh r.sh":                "r.sh a",
 		"L=(a b); cp ${L[0]} r.sh; sh r.sh":       "r.sh a b",
-		"cd sub && cp a b && sh b":                "sub/b sub/a",
+		"cd sub && cp a b && sh b":                "sub/b sub/a a b",
 		"sh -c 'cp a b; sh b'":                    "b|a|cp a b; sh b",
 		"ln -s a b; . ./b":                        "b a",
 		"git apply p.patch && python x.py":        "x.py apply p.patch",
-		"echo hello > r.sh; sh r.sh":              "r.sh",
+		"echo hello > r.sh; sh r.sh":              "r.sh hello",
+		"cd no; sh s.sh":                          "no/s.sh s.sh",
+		"cd a; cd b; cp c d; ./d":                 "a/b/d a/b/c c a/c d a/d",
+		"pushd a; popd; sh s.sh":                  "s.sh a/s.sh",
 		"cp a r.sh; sh *.sh":                      "a r.sh",
 		"cp /w/a r.sh; sh r.sh":                   "r.sh /w/a",
 		"cp a b":                                  "",
@@ -69,6 +72,7 @@ func TestUnbound(t *testing.T) {
 		"find . -name '*.sh' -exec sh {} ';'": none, "find . -exec {} ';'": none, "cd $X && sh s.sh": none, `eval "$x"`: none, `sh -c "$x"`: none, "bash <(cat $x)": none,
 		"timeout 5 sh *.sh": none, "python $x": none, "make -f $X": none,
 		"cp a/* b && sh b/x": some, "sh s.sh; ./$x": some, "cat $A > b; sh b": some, "cd $X && sh s.sh; cd /w && ./t": some, "sh s.sh && cp a $B": some,
+		"printf 'evil\\n' | xargs cat > b; sh b": some, "cat $(echo evil) > b; sh b": some, "pushd a; popd; sh s.sh": none, "cd -; cp a b; sh b": none, strings.Repeat("cd a;", 20) + "sh b": some,
 		many:      much,
 		"sh s.sh": "", "cp a r.sh && sh r.sh": "", "cp $A b": "", "ls *.go": "", "grep $x f": "", "sed -n \"$x\" f": "", "echo 'rm x' | sh": "", "python x.py a b": "", "mv a b": "",
 	} {
@@ -85,6 +89,7 @@ func TestWhatIsMadeIsBound(t *testing.T) {
 		"cp evil b", "mv evil b", "ln -s evil b", "install -m 755 evil b", "cat evil > b", "cat < evil > b", "tee b < evil", "cat evil | tee b", "sed -n p evil > b", "dd if=evil of=b",
 		"patch b evil", "patch -ievil b", "rsync evil b", "env cp evil b", "find evil -exec cp evil b ';'", "sh -c 'cp evil b'", "X=evil; cp $X b", "for x in evil; do cp $x b; done",
 		"awk 1 evil > b", "cp --target-directory=. evil", "cp -t . evil", "head -n 9 evil >> b", "{ cat evil; } > b", "(cat evil) > b", "x=(evil); cp ${x[0]} b", "cat evil >| b", "cat b <(cat evil)",
+		"echo evil | xargs cat > b", "cat $(echo evil) > b", "cd none; cp evil b", "read x < evil; echo $x > b", "printf %s \"$(< evil)\" > b", "pushd a; popd; cp evil b",
 	}
 	runs := []string{"sh b", "./b", ". ./b", "bash -x b", "cat b | sh", "sh < b", "timeout 5 ./b", "sh *", "$X", "make", "python3 b"}
 	rapid.Check(t, func(t *rapid.T) {

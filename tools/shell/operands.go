@@ -15,6 +15,7 @@ const (
 	maxWords    = 256  // of a line that cannot be read
 	maxPath     = 8    // folders that the line puts into PATH
 	maxName     = 4096 // bytes of a name
+	maxFolders  = 16   // folders that the line goes into
 )
 
 // operands are the workspace files that a line would run, as far as the line
@@ -42,6 +43,7 @@ type finder struct {
 	path    []string // folders that the line puts into PATH
 	found   []string
 	maybe   []string
+	bases   []string        // where the line has stood: it still does where a cd fails
 	words   []string        // names that stand in the line, whatever its commands do with them
 	seen    map[string]bool // of found and maybe
 	said    map[string]bool // of words
@@ -223,7 +225,9 @@ func (f *finder) command(words []string) bool {
 			return true
 		}
 		f.program(words[0])
-		many = many || slices.Contains([]string{"xargs", "parallel"}, base(words[0]))
+		if slices.Contains([]string{"xargs", "parallel"}, base(words[0])) {
+			many, f.unnamed = true, true
+		}
 		p, wraps := peel(words)
 		if !wraps {
 			break
@@ -252,7 +256,7 @@ func (f *finder) command(words []string) bool {
 // named looks at a command by its name.
 func (f *finder) named(name string, args []string) bool {
 	switch name {
-	case "cd", "pushd":
+	case "cd", "pushd", "popd":
 		f.move(args)
 	case "source", ".":
 		f.add(first(args))
@@ -307,14 +311,18 @@ func (f *finder) actions(args []string) {
 }
 
 func (f *finder) move(args []string) {
+	if !f.lost {
+		f.stood(f.dir)
+	}
 	to := first(args)
 	switch {
-	case to == "" || to == "-" || strings.HasPrefix(to, "~"):
+	case to == "" || to == "-" || strings.HasPrefix(to, "~") || strings.HasPrefix(to, "+"):
 		f.lost = true
 	case path.IsAbs(to):
 		f.dir, f.lost = to, false
-	default:
+	case !f.lost:
 		f.dir = path.Join(f.dir, to)
+		f.lost = len(f.dir) > maxName
 	}
 }
 
@@ -421,11 +429,13 @@ var system = []string{"/bin/", "/sbin/", "/usr/", "/opt/", "/nix/", "/dev/", "/p
 func (f *finder) add(p string) {
 	f.hidden = f.hidden || p == "" || f.lost && !path.IsAbs(p)
 	f.keep(&f.found, f.at(p))
+	f.word(p)
 }
 
 // perhaps keeps a file that a program of the line looks for.
 func (f *finder) perhaps(p string) {
 	f.hidden = f.hidden || p == "" || f.lost && !path.IsAbs(p)
+	f.word(p)
 	if p = f.at(p); p != "" && len(f.maybe) < maxOperands {
 		f.maybe = append(f.maybe, p)
 	}
@@ -433,14 +443,19 @@ func (f *finder) perhaps(p string) {
 
 // at is a name from the workspace, or "".
 func (f *finder) at(p string) string {
+	if f.lost && !path.IsAbs(p) {
+		return ""
+	}
+	return from(f.dir, p)
+}
+
+// from is what a name in a folder is from the workspace, or "".
+func from(dir, p string) string {
 	if p == "" || strings.HasPrefix(p, "~") || strings.Contains(p, "://") {
 		return ""
 	}
 	if !path.IsAbs(p) {
-		if f.lost {
-			return ""
-		}
-		p = path.Join(f.dir, p)
+		p = path.Join(dir, p)
 	}
 	p = path.Clean(p)
 	outside := p == "." || p == ".." || strings.HasPrefix(p, "../")
