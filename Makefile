@@ -71,6 +71,15 @@ shell-long: ## allowed shell lines, run in bash and watched, LINES= of each kind
 	$(GO) test ./policy/shell -run 'RandomLinesOnlyRead' -count=1 -v -timeout 60m -trace.lines=$(LINES)
 	$(GO) test ./tools/shell -run 'NothingOutside|NothingHides' -count=1 -v -timeout 60m -leak.lines=$(LINES) -rapid.checks=$(LINES)
 
+.PHONY: test-sandbox
+test-sandbox: ## the tests of commands once more, in every form of containment
+	$(GO) test ./tools/shell -sandbox all -count=1
+	$(GO) test ./tools/shell -sandbox landlock -count=1
+
+.PHONY: hostile
+hostile: ## random hostile clients on NATS; prints its seed
+	$(GO) test ./test/e2e -run TestNATSHostile -hostile-count=100000 -count=1 -v -timeout 30m
+
 .PHONY: sim
 sim: ## the simulator over SEEDS= seeds, or one SEED=
 	$(GO) test ./test/sim -run Sim -count=1 -v -timeout 60m $(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS))
@@ -150,6 +159,10 @@ bench-policy: ## what a decision costs: the policy alone, with 200 more policies
 	$(GO) test ./policy/shell -run '^$$' -bench Classify300
 	$(GO) test ./policy -run '^$$' -bench .
 	$(GO) test ./gateway -run '^$$' -bench BenchmarkGuard
+
+.PHONY: bench-sandbox
+bench-sandbox: ## what containment adds to the start of a command
+	$(GO) test ./tools/shell -run '^$$' -bench Start -benchtime 200x
 
 .PHONY: bench-replay
 bench-replay: ## a trace of TRACE= events opened and shown anywhere, and one found in a log of LOG= events

@@ -64,3 +64,18 @@ func (g Gates) mayShow(a *Asked) func(op events.Operation) error {
 		return g.May(&shown)(op)
 	}
 }
+
+// Refuses says in a sentence why the gates that need no I/O would deny a call of the
+// turn with other arguments; "" where they would not, or where its tool is not known
+// here. It may be called from many goroutines.
+func (n *Node) Refuses(t lifecycle.Turn, call int, args lifecycle.Args) string {
+	raw := &t.Submitted.Calls[call]
+	if _, known := n.cfg.Registry.Lookup(raw.Tool); !known {
+		return ""
+	}
+	findings, _ := n.gates.Static(&Asked{Tool: raw.Tool, Args: args, Raw: raw, Turn: t.Submitted, Key: t.Key})
+	if last := findings[len(findings)-1]; last.Ruling == lifecycle.Deny {
+		return last.Reason
+	}
+	return ""
+}

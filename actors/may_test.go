@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
@@ -107,6 +108,41 @@ func TestMayHoldsToAListOfHosts(t *testing.T) {
 	} {
 		if err := g.May(asked)(events.Operation{Class: events.OpNetwork, Hosts: []string{host}}); (err == nil) != want {
 			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+// Refuses is what the gates say of other arguments, and nothing where nobody can say.
+func TestRefuses(t *testing.T) {
+	writes := tools.Tool{
+		Spec: tools.Spec{
+			Name: "writes", Description: "writes", Tier: events.Irreversible,
+			Schema: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","maxLength":40}},"required":["path"]}`),
+			Operation: func(args json.RawMessage) events.Operation {
+				return events.Operation{Class: events.OpWrite, Paths: []string{stringAt(args, "/path")}}
+			},
+		},
+		Run: func(context.Context, tools.Invocation) (events.Result, error) { return events.Result{}, nil },
+	}
+	n := testNode(t, memlog.New(memlog.Config{}).View("a"), func(c *Config) { c.Authorizer = closes{} }, writes)
+	turn := lifecycle.Turn{Submitted: &events.TurnSubmitted{Calls: []events.RawCall{{Tool: "writes"}, {Tool: "elsewhere"}}}}
+	for _, c := range []struct {
+		call       int
+		args, want string // "" it would not
+	}{
+		{0, `{"path":"a.txt"}`, ""},
+		{0, `{"path":"letters/a"}`, ""}, // asked about once more
+		{0, `{"path":"sluice-secret-0123"}`, ""},
+		{0, `{"path":"secrets/key"}`, "Secrets are closed"},
+		{0, `{"file":"a.txt"}`, "the arguments do not fit the tool's schema"},
+		{1, `{"path":"secrets/key"}`, ""},
+	} {
+		args, err := lifecycle.Parse(c.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := n.Refuses(turn, c.call, args); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", c.args, got, c.want)
 		}
 	}
 }

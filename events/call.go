@@ -107,6 +107,9 @@ type Approved struct {
 	// Secrets are the sealed values that Args refers to.
 	Secrets []SecretRef `json:"secrets,omitempty"`
 	Note    string      `json:"note,omitempty"`
+	// Told says that the model is told of Args. It is false in logs of releases that told
+	// none: what their models have read stays as it was.
+	Told bool `json:"told,omitempty"`
 }
 
 // Authorized says that every gate up to a person has let the call through.

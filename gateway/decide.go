@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy/secrets"
 	"github.com/sluice-run/sluice/projections"
 )
 
@@ -83,7 +84,8 @@ type Decided struct {
 // Decide answers an asking. The first durable answer counts: the same again is no error,
 // and says whose it was. It returns lifecycle.ErrDecider, ErrNotAsking, ErrSuperseded,
 // ErrExpired, ErrHash, ErrEnded, ErrCancelled, ErrNoCall or ErrNoTurn, and
-// lifecycle.ErrArgs for changed arguments that are no JSON object.
+// lifecycle.ErrArgs for changed arguments that are no JSON object, or that the gates of
+// the node at this door refuse: the call waits on then.
 func (d *Desk) Decide(ctx context.Context, id ApprovalID, a Decision) (Decided, error) {
 	by := person(a.By)
 	if !a.Yes {
@@ -99,6 +101,9 @@ func (d *Desk) Decide(ctx context.Context, id ApprovalID, a Decision) (Decided, 
 		if err != nil {
 			return Decided{}, err
 		}
+		if err := d.passable(ctx, id, by, args); err != nil {
+			return Decided{}, err
+		}
 		cmd.Args, cmd.Secrets = &args, refs
 	}
 	t, err := d.act(ctx, id.Call.TurnKey(), cmd)
@@ -107,6 +112,38 @@ func (d *Desk) Decide(ctx context.Context, id ApprovalID, a Decision) (Decided, 
 	}
 	return decided(t, id, by), nil
 }
+
+// passable refuses changed arguments that would only end the call, as far as the node
+// at this door can say. Whatever else there is to say against the answer is said by act.
+func (d *Desk) passable(ctx context.Context, id ApprovalID, by events.Principal, args lifecycle.Args) error {
+	if d.refuses == nil {
+		return nil
+	}
+	v, err := d.fresh(ctx, id.Call.TurnKey())
+	if err != nil {
+		return err
+	}
+	c := v.Turn.Call(id.Call.Offset)
+	switch {
+	case c == nil || c.Phase != lifecycle.PhaseAsking || id.Asking != 0 && id.Asking != c.Asked.Number():
+		return nil
+	case lifecycle.MayDecide(by, v.Turn.Submitted.Principal) != nil: // who may not decide is told nothing of the policy
+		return nil
+	}
+	if why := d.refuses(v.Turn, c.Offset, args); why != "" {
+		return refusedArgs{secrets.Redact(why)}
+	}
+	return nil
+}
+
+// refusedArgs is a lifecycle.ErrArgs of arguments that are well formed.
+type refusedArgs struct{ why string }
+
+func (e refusedArgs) Error() string {
+	return "the new arguments were not taken, and the call still waits: " + e.why
+}
+
+func (e refusedArgs) Is(target error) bool { return target == lifecycle.ErrArgs }
 
 // decided is the answer that counts, for somebody who has given one, too.
 func decided(t lifecycle.Turn, id ApprovalID, by events.Principal) Decided {
@@ -120,7 +157,7 @@ func decided(t lifecycle.Turn, id ApprovalID, by events.Principal) Decided {
 	}
 	switch e, denied := c.Terminal.(*events.Denied); {
 	case denied && e.By != nil:
-		out.Status, out.By, out.Note = DecidedDenied, *e.By, e.Reason
+		out.Status, out.By, out.Note = DecidedDenied, *e.By, lifecycle.NoteOf(e)
 	case c.Approved != nil:
 		out.Status, out.By, out.At, out.Note = DecidedApproved, c.Approved.By, c.ApprovedAt, c.Approved.Note
 		out.Scope, out.Hash = cmp.Or(c.Approved.Scope, events.ScopeCall), c.Approved.Hash

@@ -34,6 +34,12 @@ func TestDecideSaysWhoseAnswerCounts(t *testing.T) {
 	ann, bob := events.Principal{ID: "ann"}, events.Principal{ID: "bob", Kind: "person"}
 	id := func(call, asking int) ApprovalID { return ApprovalID{key1.Call(call), asking} }
 	changed := `{"v":9}`
+	d.refuses = func(turn lifecycle.Turn, call int, args lifecycle.Args) string {
+		if turn.Key == key1 && call == 2 && strings.Contains(string(args.JSON), "rm") {
+			return "Nothing is removed here."
+		}
+		return ""
+	}
 	for _, c := range []struct {
 		name string
 		id   ApprovalID
@@ -54,16 +60,25 @@ func TestDecideSaysWhoseAnswerCounts(t *testing.T) {
 		{"a no", id(1, 0), Decision{By: bob, Note: "no"}, "denied bob", nil},
 		{"a no of somebody else", id(1, 1), Decision{By: ann}, "already_denied bob", nil},
 		{"a yes, then", id(1, 1), Decision{Yes: true, By: ann}, "", lifecycle.ErrEnded},
-		{"with other arguments", id(2, 1), Decision{Yes: true, By: ann, Args: &changed}, "approved ann", nil},
+		{"arguments that the gates refuse", id(2, 1), Decision{Yes: true, By: ann, Args: ptr(`{"v":"rm x"}`)}, "", lifecycle.ErrArgs},
+		{"the same by an agent", id(2, 1), Decision{Yes: true, By: events.Principal{ID: "x", Kind: "agent"}, Args: ptr(`{"v":"rm x"}`)}, "", lifecycle.ErrDecider},
+		{"the same, for another asking", id(2, 2), Decision{Yes: true, By: ann, Args: ptr(`{"v":"rm x"}`)}, "", lifecycle.ErrNotAsking},
+		{"with other arguments, at last", id(2, 1), Decision{Yes: true, By: ann, Args: &changed}, "approved ann", nil},
 		{"no such call", id(7, 0), Decision{Yes: true, By: ann}, "", lifecycle.ErrNoCall},
 	} {
 		out, err := d.Decide(within(t), c.id, c.a)
 		if got := out.Status + " " + out.By.ID; c.is == nil && (err != nil || got != c.want) || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %s, %v", c.name, got, err)
 		}
+		if c.name == "a no of somebody else" && out.Note != "no" {
+			t.Errorf("the note of the no is %q", out.Note)
+		}
 		if c.is == nil && (out.ID != projections.PendingID(c.id.Call, 1) || out.Tool != "echo") {
 			t.Errorf("%s: %+v", c.name, out)
 		}
+	}
+	if page, err := d.Approval(within(t), id(1, 0)); err != nil || page.Decision == nil || page.Decision.Note != "no" {
+		t.Errorf("the page of a no: %+v, %v", page.Decision, err)
 	}
 	page, err := d.Approval(within(t), id(2, 0))
 	if err != nil || page.Decision == nil || page.Decision.Args == nil || page.Decision.Args.Text != changed || !strings.Contains(page.Visible, "approved by ann (person)") || !strings.Contains(page.Visible, "with other arguments") {

@@ -47,6 +47,10 @@ type DeskConfig struct {
 	// Declared are the arguments of a tool that its schema says are secrets, as JSON
 	// Pointers; nil: what tools there are is not known here. It must be quick.
 	Declared func(tool string) []string
+	// Refuses says why the gates would refuse a call of the turn with other arguments, ""
+	// where they would not or where nobody here can say; nil: there is no node here. It
+	// must be quick.
+	Refuses func(t lifecycle.Turn, call int, args lifecycle.Args) string
 	// Seen hears of every commit that the desk has appended, with the tools of calls
 	// that some node has let through; nil: nobody does. It must not block.
 	Seen func(s bus.Stored, tools map[int]string)
@@ -92,7 +96,9 @@ type Desk struct {
 	workspace string // of the node in this process; "" means that there is none
 
 	marks func(tool string) []string // see DeskConfig.Declared
-	seen  func(bus.Stored, map[int]string)
+
+	refuses func(lifecycle.Turn, int, lifecycle.Args) string // see DeskConfig.Refuses
+	seen    func(bus.Stored, map[int]string)
 
 	waiting  waiting
 	inbox    inbox
@@ -107,7 +113,7 @@ type Desk struct {
 func NewDesk(c DeskConfig) *Desk {
 	d := &Desk{
 		bus: c.Bus, local: c.Local, boot: c.Boot, poll: cmp.Or(c.Poll, 2*time.Second),
-		now: c.Now, newID: c.NewID, log: c.Log, workspace: c.Workspace, vault: c.Vault, marks: c.Declared, seen: c.Seen,
+		now: c.Now, newID: c.NewID, log: c.Log, workspace: c.Workspace, vault: c.Vault, marks: c.Declared, seen: c.Seen, refuses: c.Refuses,
 	}
 	if d.marks == nil {
 		d.marks = func(string) []string { return nil }

@@ -69,7 +69,7 @@ func sources(t *testing.T, pattern string) map[string]string {
 
 var (
 	problemMade = regexp.MustCompile(`problem\(http\.Status(\w+), "([a-z-]+)"`)
-	problemRow  = regexp.MustCompile("(?m)^\\| ([45][0-9]{2}) \\| (.*) \\|$")
+	problemRow  = regexp.MustCompile(`(?m)^\| ([45][0-9]{2}) \| (.*) \|$`)
 )
 
 // TestProblemsAreDocumented: the page has each type of problem beside its status.

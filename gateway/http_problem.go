@@ -62,7 +62,7 @@ var verdicts = []struct {
 	{bus.ErrTooLarge, http.StatusRequestEntityTooLarge, "too-large", "The submission is too large", "send less in one turn: 1 MiB of arguments a call, 8 MiB a turn"},
 	{lifecycle.ErrSubmission, http.StatusUnprocessableEntity, "submission-refused", "The submission is refused", "mend the field that the detail names, and submit again"},
 	{lifecycle.ErrWords, http.StatusRequestEntityTooLarge, "too-long", "Somebody says too much", "say it shorter"},
-	{lifecycle.ErrArgs, http.StatusUnprocessableEntity, "arguments-refused", "The arguments are refused", "send a JSON object"},
+	{lifecycle.ErrArgs, http.StatusUnprocessableEntity, "arguments-refused", "The arguments are refused", "send one JSON object that fits the tool's schema and that the policy allows"},
 	{events.ErrID, http.StatusBadRequest, "bad-id", "An id is not one", "use 1 to 64 of A-Z a-z 0-9 _ -"},
 	{lifecycle.ErrNoTurn, http.StatusNotFound, "no-turn", "There is no such turn", "check the ids; GET /v1/events shows what is there"},
 	{lifecycle.ErrNoCall, http.StatusNotFound, "no-call", "There is no such call", "a call is named by its place in the turn, from 0"},

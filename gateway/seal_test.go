@@ -281,6 +281,12 @@ func TestWhatIsDeclaredMustBeThere(t *testing.T) {
 	if all := storedText(t, b); all != "" {
 		t.Errorf("something was kept: %s", all)
 	}
+	n := newNATSDoor(t)
+	for _, body := range []string{`{"calls":[{"tool":"a","args":{"v":"x"},"secrets":["/vv"]}]}`, `{"secrets":["/vv"],"calls":[{"tool":"a","args":{"v":"x"}}]}`} {
+		if a := n.ask("sub", "submit", body); a.Status != 422 || !strings.Contains(string(a.Body), "/vv") {
+			t.Errorf("over NATS: %d %s", a.Status, a.Body)
+		}
+	}
 	ticket, err := submitText(t, d, `{"trace":"t","turn":"u","secrets":["/v"],"calls":[{"tool":"a","args":{"v":"`+secret+`"}},{"tool":"b","args":{"w":1}},{"tool":"c","args":"{\"v\":\"`+secret+`\""},{"tool":"`+strings.Repeat("n", 200)+`","args":{"v":"`+secret+`"}}]}`)
 	if err != nil {
 		t.Fatal(err)

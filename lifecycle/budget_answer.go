@@ -45,13 +45,14 @@ func AnswerOf(offset int, call events.RawCall, terminal events.Event) events.Ans
 }
 
 // ChangedArgs are the arguments that a person has put in the place of the model's, once
-// they have said yes: nil while a call runs with the model's own. given is the hash of
-// those, and before what this function gave for the call's last yes, nil for none.
+// they have said yes: nil while a call runs with the model's own, and where the yes was
+// recorded by a release that told no model. given is the hash of the model's own, before
+// what this function gave for the call's yes before this one, nil for none.
 func ChangedArgs(given string, before *events.Body, yes *events.Approved) *events.Body {
 	switch {
 	case yes.Args == nil: // to what was asked about, which may be changed already
 		return before
-	case yes.Hash == given:
+	case yes.Hash == given || !yes.Told:
 		return nil
 	}
 	return yes.Args

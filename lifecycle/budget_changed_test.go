@@ -85,11 +85,14 @@ func TestChangedArgs(t *testing.T) {
 	for name, c := range map[string]struct{ yes, want *events.Body }{
 		"as asked": {nil, old}, "others": {theirs, theirs},
 	} {
-		if got := ChangedArgs("sha256:given", old, &events.Approved{Hash: "sha256:theirs", Args: c.yes}); got != c.want {
+		if got := ChangedArgs("sha256:given", old, &events.Approved{Hash: "sha256:theirs", Args: c.yes, Told: true}); got != c.want {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := ChangedArgs("sha256:given", old, &events.Approved{Hash: "sha256:given", Args: theirs}); got != nil {
+	if got := ChangedArgs("sha256:given", nil, &events.Approved{Hash: "sha256:theirs", Args: theirs}); got != nil {
+		t.Errorf("of a release that told nobody: %+v", got)
+	}
+	if got := ChangedArgs("sha256:given", old, &events.Approved{Hash: "sha256:given", Args: theirs, Told: true}); got != nil {
 		t.Errorf("back to the model's own: %+v", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -19,6 +20,7 @@ type Approve struct {
 	Note   string
 
 	Secrets []events.SecretRef // the sealed values that Args refers to
+	Untold  bool               // the model is not told of Args: only of what a release recorded that never did
 }
 
 // Reject is a person's no.
@@ -82,7 +84,7 @@ func (d *decider) approve(c Approve) error {
 	}
 	e := &events.Approved{By: c.By, Scope: cmp.Or(c.Scope, events.ScopeCall), Hash: call.Asked.Hash, Note: c.Note}
 	if c.Args != nil && c.Args.Hash != call.Asked.Hash {
-		e.Args, e.Hash, e.Secrets = &events.Body{Text: string(c.Args.JSON)}, c.Args.Hash, c.Secrets
+		e.Args, e.Hash, e.Secrets, e.Told = &events.Body{Text: string(c.Args.JSON)}, c.Args.Hash, c.Secrets, !c.Untold
 	}
 	d.emit(c.Call, e)
 	return nil
@@ -150,6 +152,22 @@ func endedHow(c *Call) string {
 	return string(c.Last)
 }
 
+// What a model reads of a person's no, before their note.
+const (
+	saidNo   = "a person said no to this call: do not repeat it, do something else"
+	theySaid = "; they said: "
+)
+
+// NoteOf is the note of the person who said no, without what the model is told besides;
+// "" where there was none, or where nobody said no.
+func NoteOf(e *events.Denied) string {
+	note, found := strings.CutPrefix(e.Reason, saidNo+theySaid)
+	if e.By == nil || !found {
+		return ""
+	}
+	return note
+}
+
 func (d *decider) reject(c Reject) error {
 	if err := MayDecide(c.By, d.t.Submitted.Principal); err != nil {
 		return fmt.Errorf("call %d: %w", c.Call, err)
@@ -167,9 +185,9 @@ func (d *decider) reject(c Reject) error {
 	if err != nil {
 		return err
 	}
-	reason := "a person said no to this call: do not repeat it, do something else"
+	reason := saidNo
 	if c.Note != "" {
-		reason += "; they said: " + c.Note
+		reason += theySaid + c.Note
 	}
 	d.emit(c.Call, &events.Denied{
 		Gate: string(GateApprove), Code: events.ApprovalRejected, Reason: reason, By: &c.By,

@@ -92,6 +92,21 @@ func TestASessionYesIsForExactlyThatCall(t *testing.T) {
 	}
 }
 
+// TestNoteOf: what a person wrote, and nothing of what the model is told besides.
+func TestNoteOf(t *testing.T) {
+	const said = "a person said no to this call: do not repeat it, do something else"
+	for reason, want := range map[string]string{
+		said: "", said + "; they said: no; they said: never": "no; they said: never", "The policy denies it; they said: x": "",
+	} {
+		if got := lifecycle.NoteOf(&events.Denied{Reason: reason, By: &person}); got != want {
+			t.Errorf("%q: %q, want %q", reason, got, want)
+		}
+		if got := lifecycle.NoteOf(&events.Denied{Reason: reason}); got != "" {
+			t.Errorf("%q, by nobody: %q", reason, got)
+		}
+	}
+}
+
 // mustDo has the turn take a command.
 func mustDo(t *testing.T, w *world, by events.Owner, cmd lifecycle.Command) {
 	t.Helper()

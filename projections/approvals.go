@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // Asking is one asking of a call, and how it was answered.
@@ -62,7 +63,7 @@ func (a *Asking) answer(e Event) {
 		case a.State != ApprovalOpen:
 		case v.By != nil:
 			a.State = ApprovalDenied
-			a.Decision = &Decision{State: a.State, By: v.By, At: e.At, Note: v.Reason, Code: v.Code}
+			a.Decision = &Decision{State: a.State, By: v.By, At: e.At, Note: lifecycle.NoteOf(v), Code: v.Code}
 		case v.Code == events.ApprovalExpired:
 			a.State = ApprovalExpired
 			a.Decision = &Decision{State: a.State, At: e.At, Code: v.Code}

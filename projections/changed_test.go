@@ -12,7 +12,7 @@ import (
 // TestAnswersTellOfChangedArguments: an answer that stands says so at every prefix, also
 // after the call was asked about once more; an imported one is as it was recorded.
 func TestAnswersTellOfChangedArguments(t *testing.T) {
-	changed := &events.Approved{Hash: "sha256:theirs", Args: &events.Body{Text: `{"command":"touch made2.txt"}`}}
+	changed := &events.Approved{Hash: "sha256:theirs", Args: &events.Body{Text: `{"command":"touch made2.txt"}`}, Told: true}
 	history := []events.Record{
 		ofTurn(&events.TurnSubmitted{Calls: []events.RawCall{call("a", "Bash"), call("b", "Bash"), call("c", "Bash")}}),
 		on(0, &events.Requested{Hash: "sha256:given"}), on(1, &events.Requested{Hash: "sha256:given"}), on(2, &events.Requested{Hash: "sha256:given"}),

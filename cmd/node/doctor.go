@@ -53,6 +53,9 @@ func (a *app) doctor() *cobra.Command {
 			if err := a.printExamined(x); err != nil {
 				return err
 			}
+			if _, err := a.set.boxPolicy(); err != nil {
+				return err // of the command line
+			}
 			if !x.OK {
 				return errors.New("serve would refuse: see what fails")
 			}
@@ -123,7 +126,10 @@ func (s *settings) seeSandbox(ctx context.Context) []finding {
 		}
 		out = append(out, f)
 	}
-	_, err = s.contained(ctx)
+	p, err := s.contained(ctx)
+	for _, path := range absentGrants(p) {
+		out = append(out, finding{Name: "sandbox", State: wellWarn, Says: isAbsent + ": " + path, Do: "mend the path, or make what it names"})
+	}
 	switch all := needed("sandbox", err, "files, the network and processes of this machine are out of commands' reach"); {
 	case err != nil:
 		return append(out, all)
@@ -160,20 +166,54 @@ func (s *settings) seeSettings(context.Context) []finding {
 	workspace, err := s.directory()
 	out := []finding{needed("workspace", err, workspace)}
 	_, err = newJudge(s.policy)
-	out = append(out, needed("policy", err, "the policy loads"))
+	out = append(out, needed("policy", err, saysOf(s.policy, "the policy loads", "none is given: the program's own counts, which sluice-node policy default prints")))
 	_, err = s.allowlists()
-	out = append(out, needed("principals", err, "who may call what can be read"))
+	out = append(out, needed("principals", err, saysOf(s.principals, "who may call what can be read", "none are given: everybody may call every tool, as far as the policy allows it")))
 	_, err = s.roll()
-	out = append(out, needed("nats-users", err, "who may come in by NATS can be read"))
+	out = append(out, needed("nats-users", err, saysOf(s.bus.users, "who may come in by NATS can be read", s.withoutUsers())))
 	_, err = s.webhook()
-	out = append(out, needed("webhook", err, "the webhook can be used"))
+	out = append(out, needed("webhook", err, saysOf(s.hook.url, "the webhook can be used", "none is given: nobody is told what waits for a person")))
 	if s.http != "none" {
 		if err = s.checkDoor(); err == nil {
 			err = (&doorway{set: s}).read()
 		}
-		out = append(out, needed("http", err, "who may come in by HTTP can be read"))
+		out = append(out, needed("http", err, saysOf(s.entry.auth, "who may come in by HTTP can be read",
+			"no --http-auth is given: whoever reaches "+s.http+" is believed to be who he says, and may do everything")))
 	}
 	return out
+}
+
+// saysOf is what is said where a setting is given, or what is said where it is not.
+func saysOf(setting, given, none string) string {
+	if setting == "" {
+		return none
+	}
+	return given
+}
+
+// withoutUsers says who can write the log by NATS where no users are named.
+func (s *settings) withoutUsers() string {
+	switch {
+	case s.NATS != "":
+		return "none are given: the server of --nats says who connects, and who does can write the log"
+	case s.listen == "none":
+		return "none are given, and nobody can connect"
+	case s.listen == "":
+		return "none are given: only this user's other processes know how to connect, and they can write the log"
+	case s.token != "":
+		return "none are given: whoever has the token of --nats-token can write the log"
+	}
+	return "none are given: whoever reaches " + s.listen + " can write the log"
+}
+
+// warnOpen says what of the settings lets more in, or out, than may be meant.
+func (s *settings) warnOpen(log *slog.Logger) {
+	if s.NATS == "" && s.listen != "" && s.listen != "none" && s.token == "" && s.bus.users == "" {
+		log.Warn("every user of this machine who reaches --listen-nats can read and write the log: say who may come in with --nats-users, or give --nats-token", "listen-nats", s.listen)
+	}
+	if s.network && s.policy == "" {
+		log.Warn("with --network, and without a policy of yours, Fetch reaches every public address and asks nobody: a policy can name the hosts")
+	}
 }
 
 // seeRisks are the warnings that serve would write to its log.

@@ -29,6 +29,9 @@ const (
 	noSpace     = 64 << 20
 )
 
+// encryptedName is the file in a data directory whose log is encrypted.
+const encryptedName = "sluice.encrypted"
+
 // seeData looks at the data directory, or at where it would be made.
 func (s *settings) seeData(context.Context) []finding {
 	if s.NATS != "" {
@@ -55,6 +58,16 @@ func (s *settings) seeData(context.Context) []finding {
 	}
 	if mode := info.Mode().Perm(); made && mode&0o077 != 0 {
 		out[0] = finding{Name: "data", State: wellWarn, Says: fmt.Sprintf("%s may be read or changed by other users (mode %o)", dir, mode), Do: "chmod 700 " + dir}
+	}
+	if _, err := s.StoreKeys(); err != nil {
+		out = append(out, needed("encrypt-key", err, ""))
+	} else if _, err := os.Stat(filepath.Join(dir, encryptedName)); err == nil && s.EncryptKey == "" {
+		out = append(out, finding{Name: "encrypt-key", State: wellFail, Says: "the log in " + dir + " is encrypted", Do: "give the file of its key with --encrypt-key"})
+	}
+	if clear := s.clearStore(); clear != "" {
+		if _, err := os.Stat(clear); err == nil {
+			out = append(out, finding{Name: "read-store", State: wellWarn, Says: clear + " is not encrypted, and the log is to be: serve removes it", Do: "copy nothing of it: it is made from the log"})
+		}
 	}
 	return append(out, seeWritable(at), seeSpace(at))
 }

@@ -63,10 +63,14 @@ func (a *app) answerVerb(use, about, long string, answer func(ctx context.Contex
 const aboutAnswers = "Without @asking it is the call's last asking that is answered. The first durable answer counts: a later one is told\n" +
 	"whose it was. What is answered is printed first; with --hash, an answer to anything else than what you saw is refused."
 
+const aboutChanges = "\n\nArguments given with --args pass all gates again. A node's door (--as) refuses those that do not fit the tool's schema, or\n" +
+	"that the policy denies, and the call waits on; without --as they are judged once the yes stands, and what is denied then\n" +
+	"has ENDED the call: check them with sluice-node explain first. The model is told that a person changed them, and to what."
+
 // approve is the verb that says yes.
 func (a *app) approve() *cobra.Command {
 	var w *answering
-	cmd := a.answerVerb("approve TRACE/TURN/CALL[@ASKING]", "Say yes to a call that waits for a person", aboutAnswers,
+	cmd := a.answerVerb("approve TRACE/TURN/CALL[@ASKING]", "Say yes to a call that waits for a person", aboutAnswers+aboutChanges,
 		func(ctx context.Context, d approver, id gateway.ApprovalID) error {
 			yes := gateway.Decision{Yes: true, By: me(w.by), Hash: w.hash, Note: w.note}
 			if w.session {
@@ -170,8 +174,13 @@ func answered(d gateway.Decided, by events.Principal) (word, more string) {
 		gateway.DecidedAlreadyApproved: "approved already", gateway.DecidedAlreadyDenied: "denied already",
 	}[d.Status]
 	var parts []string
-	if d.By.ID != by.ID || d.By.Kind != by.Kind {
+	switch d.Status {
+	case gateway.DecidedAlreadyApproved, gateway.DecidedAlreadyDenied:
 		parts = append(parts, "by "+show.Short(d.By.ID, 64)+", and that stands")
+	default:
+		if d.By.ID != by.ID { // a door knows who is there better than the command line
+			parts = append(parts, "by "+show.Short(d.By.ID, 64))
+		}
 	}
 	if d.Scope == events.ScopeSession {
 		parts = append(parts, "for exactly this call in the rest of its trace")

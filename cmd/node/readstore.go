@@ -51,6 +51,33 @@ func (s *settings) storeDir() string {
 	return s.readStore
 }
 
+// clearStore is the directory of a read store that an encrypted log has no use for: a
+// node without --encrypt-key has kept it, in clear. "" where there can be none.
+func (s *settings) clearStore() string {
+	dir := filepath.Join(s.Data, readstore.DirName)
+	if s.NATS != "" || s.EncryptKey == "" || s.storeDir() != "" && resolved(absOr(s.storeDir())) == resolved(absOr(dir)) {
+		return ""
+	}
+	return dir
+}
+
+// dropClearStore removes the read store of before the log was encrypted. It is derived
+// from the log, and holds its texts.
+func (s *settings) dropClearStore(log *slog.Logger) error {
+	dir := s.clearStore()
+	if dir == "" {
+		return nil
+	}
+	switch was, err := readstore.Remove(dir); {
+	case err != nil:
+		return exit.Unusable(fmt.Errorf("the log is encrypted, and the read store of before is not, and cannot be removed: %w", err),
+			"end what uses it, and remove "+dir+": it holds the log's texts in clear")
+	case was:
+		log.Warn("the read store of before the log was encrypted held its texts in clear: it was removed. What was deleted may stay readable on the disk", "dir", dir)
+	}
+	return nil
+}
+
 // startStore begins to keep the read store; nil where there is none. What is wrong with
 // it keeps no node from running turns.
 func (s *settings) startStore(ctx context.Context, n *node, log *slog.Logger) *readstore.Store {

@@ -124,7 +124,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err := n.actors.Start(own); err != nil {
 		return nil, err
 	}
-	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: kept, Boot: n.boot, Local: localEnds{n.actors}, Now: ses.Now, Log: log, Workspace: workspace, Vault: values, Declared: declaredBy(registry), Seen: n.metrics.Committed})
+	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: kept, Boot: n.boot, Local: localEnds{n.actors}, Now: ses.Now, Log: log, Workspace: workspace, Vault: values, Declared: declaredBy(registry), Refuses: n.actors.Refuses, Seen: n.metrics.Committed})
 	n.desk.Start(own)
 	ses.KeepTime(own, log)
 	return n, nil

@@ -125,6 +125,9 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 		return nil, err
 	}
 	s.warn(log)
+	if err := s.dropClearStore(log); err != nil {
+		return nil, errors.Join(err, ses.Close())
+	}
 	n, err := s.startNode(ctx, ses, log)
 	if err != nil {
 		return nil, errors.Join(err, ses.Close())
@@ -172,6 +175,7 @@ func (s *settings) warn(log *slog.Logger) {
 		log.Warn("the data directory is inside the workspace: tools can read and change the log; choose another one of the two",
 			"data", s.Data, "workspace", workspace)
 	}
+	s.warnOpen(log)
 	s.warnDoor(log, workspace)
 	s.warnPolicy(log, workspace)
 	if s.EncryptKey != "" && s.storeDir() != "" {

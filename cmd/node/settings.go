@@ -43,7 +43,7 @@ type settings struct {
 	entry doorSettings
 	box   boxSettings
 	bus   natsSettings // who may come in by NATS
-	hook  hook
+	hook  webhookSettings
 
 	secret secretSettings
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -144,6 +146,9 @@ func (s *settings) boxPolicy() (p sandbox.Policy, err error) {
 	p.Writable, errs[1] = absolute("sandbox-write", s.box.write)
 	p.Limits, errs[2] = limitsOf(s.box.limits)
 	p.Hide = s.ownFiles()
+	if err := errors.Join(grantable("sandbox-read", p.Read, p.Hide), grantable("sandbox-write", p.Writable, p.Hide)); err != nil {
+		return p, exit.Misused(err, "name what commands need, and nothing of the node's own")
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return p, exit.Misused(err, "sluice-node config shows the settings and where they come from")
 	}
@@ -169,6 +174,66 @@ func absolute(setting string, paths []string) ([]string, error) {
 	}
 	return out, nil
 }
+
+// grantable refuses paths that no command can be given: the whole file system, and what
+// is hidden from all of them, by whatever name.
+func grantable(setting string, paths, hidden []string) error {
+	for _, path := range paths {
+		whole := resolved(path)
+		if whole == "/" {
+			return fmt.Errorf("--%s %s: that is the whole file system", setting, path)
+		}
+		for _, own := range hidden {
+			if sandbox.Within(whole, resolved(own)) {
+				return fmt.Errorf("--%s %s: no command may see it, since %s is the node's own", setting, path, own)
+			}
+		}
+	}
+	return nil
+}
+
+// maxLinks is how many links that lead to nothing yet are followed, one after the other.
+const maxLinks = 40
+
+// resolved is an absolute path without links, also where what they lead to is not there
+// yet.
+func resolved(path string) string {
+	path = filepath.Clean(path)
+	at, rest, links := path, "", 0
+	for {
+		if whole, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(whole, rest)
+		}
+		to, err := os.Readlink(at)
+		switch {
+		case err == nil && links < maxLinks:
+			links++
+			if !filepath.IsAbs(to) {
+				to = filepath.Join(resolved(filepath.Dir(at)), to)
+			}
+			at, rest = filepath.Join(to, rest), ""
+		case at == filepath.Dir(at):
+			return path
+		default:
+			at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest)
+		}
+	}
+}
+
+// absentGrants are the paths that commands are given and that are not there, each with
+// why. They may come yet.
+func absentGrants(p sandbox.Policy) (out []string) {
+	for _, path := range slices.Concat(p.Read, p.Writable) {
+		var why *fs.PathError
+		if _, err := os.Stat(path); errors.As(err, &why) {
+			out = append(out, fmt.Sprintf("%s (%v)", path, why.Err))
+		}
+	}
+	return out
+}
+
+// isAbsent is what is said of absentGrants.
+const isAbsent = "commands do not get a path of --sandbox-read or --sandbox-write, which is not there"
 
 // limitsOf reads limits.
 func limitsOf(list []string) (l sandbox.Limits, err error) {
@@ -225,6 +290,9 @@ func (s *settings) tellBox(p sandbox.Policy, log *slog.Logger) {
 	}
 	if s.box.mode == boxOff {
 		return
+	}
+	for _, path := range absentGrants(p) {
+		log.Warn(isAbsent, "path", path)
 	}
 	for _, path := range p.Exposed() {
 		log.Warn("commands can read what they should not: without namespaces nothing can be hidden in what they may read", "path", path)

@@ -16,14 +16,14 @@ import (
 	"github.com/sluice-run/sluice/gateway"
 )
 
-// hook says who is told of what waits for people.
-type hook struct {
+// webhookSettings say who is told of what waits for people.
+type webhookSettings struct {
 	url, secret string
 	attempts    int
 	timeout     time.Duration
 }
 
-func (h *hook) webhookFlags(f *pflag.FlagSet) {
+func (h *webhookSettings) webhookFlags(f *pflag.FlagSet) {
 	f.StringVar(&h.url, "webhook", "", "`URL` that is told of what waits for people and how it was answered: https, or http on this machine; left out: nobody is")
 	f.StringVar(&h.secret, "webhook-secret", "", "`file` with the secrets that bodies are signed with, one a line, for this user's eyes only; left out: they are not signed")
 	f.IntVar(&h.attempts, "webhook-attempts", 12, "how often one notice is sent before it is given up, 1 to 100")

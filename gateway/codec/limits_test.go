@@ -38,7 +38,9 @@ func drawAnswer(t *rapid.T) events.Answer {
 	}
 	a := lifecycle.AnswerOf(0, call, rapid.SampledFrom(ends).Draw(t, "end"))
 	a.Changed = rapid.SampledFrom([]*events.Body{
-		nil, {Text: `{"command":"touch b"}`}, {Ref: &events.BlobRef{Size: 70_000, Digest: lifecycle.Digest(nil)}},
+		nil,
+		{Text: `{"command":"touch b"}`},
+		{Ref: &events.BlobRef{Size: 70_000, Digest: lifecycle.Digest(nil)}},
 		{Text: string(marshal(map[string]string{"v": drawLarge(t, "changed", lifecycle.ShownArgs+500)}))},
 	}).Draw(t, "changed by a person")
 	return a

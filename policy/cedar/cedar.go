@@ -60,7 +60,8 @@ type Set struct {
 // rule is one policy.
 type rule struct {
 	Policy
-	place   int // in the order of reasons
+	place   int // in the order of reasons: policies of shell lines share one
+	order   int // among all policies
 	name    cedar.PolicyID
 	policy  *cedar.Policy
 	say     template

@@ -75,6 +75,12 @@ func TestSortingChangesNothing(t *testing.T) {
 			rt.Fatalf("%s\n%+v\nall asked: %+v\nsorted:    %+v", text, r, want, got)
 		}
 	})
+	if s, err := load("permit (principal, action, resource);\nforbid (principal in Agent::\"b\", action, resource == Shell::\"remove\");\n" +
+		"forbid (principal, action, resource == Shell::\"remove\");"); err != nil {
+		t.Error(err)
+	} else if v := s.Authorize(call(by("", "b"), line("rm src/a.go"))); !strings.Contains(v.Reason, "a.2") {
+		t.Errorf("of two that forbid a deed, the one behind gives the reason: %s", v.Reason)
+	}
 	if sound < 10 {
 		t.Errorf("only %d sets of policies loaded", sound)
 	}

@@ -54,6 +54,14 @@ type saying struct {
 	message  string // of an evaluation that failed; "" none did
 }
 
+// order is where the policy stands among all: those of shell lines share a place.
+func (s *saying) order() int {
+	if s.rule == nil {
+		return s.place
+	}
+	return s.rule.order
+}
+
 // lack is a question that nothing permits.
 type lack struct {
 	who types.EntityUID
@@ -258,7 +266,7 @@ func (t *tally) settle() policy.Verdict {
 			continue
 		}
 		v.Policies = append(v.Policies, s.id)
-		if first == nil || s.place < first.place || s.place == first.place && s.nth < first.nth {
+		if first == nil || cmp.Or(cmp.Compare(s.place, first.place), cmp.Compare(s.nth, first.nth), cmp.Compare(s.order(), first.order())) < 0 {
 			first = s
 		}
 	}

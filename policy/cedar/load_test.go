@@ -101,6 +101,8 @@ var refused = []struct{ name, text, want string }{
 	{"a wrong type in one of several conditions", "permit (principal, action, resource) when { context.named } when { context.weekday };", "a.cedar:1:1: unexpected type"},
 	{"tools in a list", "permit (principal, action, resource in [Tool::\"a\", Tool::\"b\"]);", "for example: when { resource in [Tool::\"a\", Tool::\"b\"] }"},
 	{"principals in a list", "permit (principal in [Agent::\"a\"], action, resource);", "for example: when { principal in [Agent::\"a\", Agent::\"b\"] }"},
+	{"a list that does not end", "permit (principal, action, resource in [", "a.cedar:1:"},
+	{"nothing but the beginning of an annotation", "@a", "a.cedar:1:"},
 	{"a list behind ==", "permit (principal, action == [Action::\"read\"], resource);", "a list stands behind in, not behind =="},
 	{"an annotation without its text", "@ask() permit" + any3, "an annotation has a text, for example @ask("},
 	{"a second annotation without its text", "@ask(\"x\") @reason( ) permit" + any3, "an annotation has a text, for example @ask("},

@@ -42,7 +42,7 @@ func (l *loader) policy(f File, n int, p *cedar.Policy, part []token) {
 			File: f.Name, Line: first.line, Column: first.col, Forbid: p.Effect() == cedar.Forbid,
 			Text: string(f.Text[first.offset : last.offset+len(last.text)]),
 		},
-		policy: p, name: cedar.PolicyID(strconv.Itoa(len(l.rules))), place: len(l.rules), cost: cost{words: len(part)},
+		policy: p, name: cedar.PolicyID(strconv.Itoa(len(l.rules))), place: len(l.rules), order: len(l.rules), cost: cost{words: len(part)},
 	}
 	fault := func(near, format string, args ...any) {
 		t := find(part, near)

@@ -20,7 +20,7 @@ const (
 var rules = map[string]rule{
 	"ApprovalRequested.Asks": ruleText, "ApprovalRequested.Why": ruleText, "ApprovalRequested.Hash": ruleHash,
 	"ApprovalRequested.Policies": ruleKeep, "ApprovalRequested.Policy": ruleKeep, "ApprovalRequested.ToolVersion": ruleKeep,
-	"Approved.Args": ruleArgs, "Approved.Hash": ruleHash, "Approved.Note": ruleText, "Approved.Scope": ruleKeep,
+	"Approved.Args": ruleArgs, "Approved.Hash": ruleHash, "Approved.Note": ruleText, "Approved.Told": ruleKeep, "Approved.Scope": ruleKeep,
 	"Authorized.Decision": ruleKeep,
 	"BlobRef.Digest":      ruleKeep, "BlobRef.Media": ruleKeep, // whole references are replaced
 	"Body.Text":              ruleText,

@@ -225,7 +225,7 @@ func (s *Script) approved(k *callScript, e *events.Approved) {
 	cmd := lifecycle.Approve{Call: k.offset, By: e.By, Scope: e.Scope, Note: e.Note}
 	if e.Args != nil {
 		if a, err := lifecycle.Parse(e.Args.Text); err == nil {
-			cmd.Args, cmd.Secrets, k.hash = &a, e.Secrets, e.Hash
+			cmd.Args, cmd.Secrets, cmd.Untold, k.hash = &a, e.Secrets, !e.Told, e.Hash
 			k.args = append(k.args, string(a.JSON))
 		}
 	}
