@@ -224,7 +224,9 @@ func (a *callActor) perform(e lifecycle.Effect) {
 		tool: tool, call: call, asked: o.agreedTo(call), in: n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes,
 		note: func(p events.Progress) { n.root.Send(parent, act{lifecycle.Tell{Call: a.key.Offset, Progress: p}}) },
 		late: func(s lifecycle.Settle) { n.late(a.key, owner, s) },
-		end:  func(c events.Class) { n.breaks.report(call, holder(a.key, owner.Boot), lifecycle.Evidence(o.turn, call, c)) },
+		end: func(c events.Class) {
+			n.breaks.report(call, holder(a.key, owner.Boot), lifecycle.Evidence(o.turn, call, c))
+		},
 	}, func(s lifecycle.Settle) { n.root.Send(parent, act{s}) })
 }
 

@@ -95,7 +95,9 @@ func (s *safe) run(tool, args string, declared ...string) *lifecycle.Call {
 	s.t.Helper()
 	raw := events.RawCall{ProviderID: "call_1", Tool: tool, Args: events.Body{Text: args}}
 	for _, p := range declared {
-		raw.Secrets = append(raw.Secrets, events.SecretRef{Path: p})
+		if p != "" {
+			raw.Secrets = append(raw.Secrets, events.SecretRef{Path: p})
+		}
 	}
 	ticket, err := s.desk.Submit(s.t.Context(), events.TurnKey{}, events.TurnSubmitted{Principal: events.Principal{ID: "a"}, Calls: []events.RawCall{raw}})
 	if err != nil {

@@ -104,6 +104,9 @@ func (c ServerConfig) keyedFirst(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if there && c.KeepClear {
+		return nil, fmt.Errorf("%w: it is not encrypted: leave --encrypt-key out; sluice-node serve with it encrypts the log, and nothing else does", ErrEncryption)
+	}
 	if there {
 		c.logger().Warn("the log was not encrypted so far: it is encrypted now, in place; what was deleted of it may stay readable on the disk", "dir", c.Dir)
 	}

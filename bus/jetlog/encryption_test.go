@@ -101,7 +101,14 @@ func TestEncryptionIsSwitchedOn(t *testing.T) {
 	if clearIn(t, sc.Dir, strings.Repeat("aaaa", 4)) == nil {
 		t.Fatal("nothing stands in clear in a store that is not encrypted: the test sees nothing")
 	}
-	sc.Keys = [][]byte{firstKey}
+	sc.Keys, sc.KeepClear = [][]byte{firstKey}, true
+	if _, _, err := OpenEmbedded(t.Context(), sc, Config{}); !errors.Is(err, ErrEncryption) {
+		t.Errorf("who only looks: %v, want ErrEncryption", err)
+	}
+	if clearIn(t, sc.Dir, strings.Repeat("aaaa", 4)) == nil {
+		t.Error("who only looks has encrypted it")
+	}
+	sc.KeepClear = false
 	if got := visit(t, sc, "bbbb", 1); got != "aaaa0 aaaa1 aaaa2 bbbb0" {
 		t.Errorf("the log has %q", got)
 	}

@@ -69,6 +69,9 @@ type ServerConfig struct {
 	// on the first one does. None: it is not encrypted. A store that was not is encrypted
 	// when it is opened with one, and needs one from then on.
 	Keys [][]byte
+	// KeepClear refuses to open a log that is not encrypted with Keys: whoever only looks
+	// does not change it for good.
+	KeepClear bool
 	// Log is for the operator; nil discards.
 	Log *slog.Logger
 

@@ -35,13 +35,8 @@ func (a *app) demo() *cobra.Command {
 			if a.set.from["data"] == "" {
 				a.set.Data = filepath.Join(os.TempDir(), fmt.Sprintf("sluice-demo-%d", os.Getuid()))
 			}
-			for _, open := range []struct {
-				name string
-				at   *string
-			}{{"http", &a.set.http}, {"listen-nats", &a.set.listen}} {
-				if a.set.from[open.name] == "" {
-					*open.at = "127.0.0.1:0"
-				}
+			if a.set.from["http"] == "" {
+				a.set.http = "127.0.0.1:0"
 			}
 			a.set.entry = doorSettings{} // it comes in by its own door, as anybody
 			return a.runDemo(cmd.Context())

@@ -47,7 +47,7 @@ func (s *settings) ownData() []string {
 
 // dataFiles are what a node keeps in its data directory.
 var dataFiles = []string{
-	"jetstream", "sluice.json", "sluice.lock", "sluice.run", "secrets.key", "readstore", "policy-reload", "fixtures-ledger.jsonl",
+	"jetstream", "sluice.json", "sluice.lock", "sluice.run", "sluice.encrypted", "secrets.key", "readstore", "policy-reload", "fixtures-ledger.jsonl",
 }
 
 func absOr(dir string) string {

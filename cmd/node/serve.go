@@ -119,7 +119,7 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	if s.NATS != "" {
 		ses, err = s.openNATS(ctx, log)
 	} else {
-		ses, err = s.openEmbedded(ctx, log) // where a node runs already, it says which one
+		ses, err = s.openEmbedded(ctx, false, log) // where a node runs already, it says which one
 	}
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (s *settings) open(ctx context.Context, log *slog.Logger, make bool) (*sess
 	case found:
 		return s.OpenRunning(ctx, running, jetlog.Config{Replicas: 1, Retention: s.retention, AckWait: s.ackWait, Log: log})
 	}
-	return s.openEmbedded(ctx, log)
+	return s.openEmbedded(ctx, true, log)
 }
 
 func (s *settings) openNATS(ctx context.Context, log *slog.Logger) (*session.Session, error) {
@@ -49,12 +49,14 @@ func (s *settings) openNATS(ctx context.Context, log *slog.Logger) (*session.Ses
 	return session.Open(ctx, conf)
 }
 
-func (s *settings) openEmbedded(ctx context.Context, log *slog.Logger) (*session.Session, error) {
+// openEmbedded opens the log in this process. keepClear leaves one that is not encrypted as
+// it is: only a node makes that step, for which there is no way back.
+func (s *settings) openEmbedded(ctx context.Context, keepClear bool, log *slog.Logger) (*session.Session, error) {
 	keys, err := s.StoreKeys()
 	if err != nil {
 		return nil, err
 	}
-	sc := jetlog.ServerConfig{Dir: s.Data, Sync: s.sync, Token: s.token, Keys: keys, Log: log}
+	sc := jetlog.ServerConfig{Dir: s.Data, Sync: s.sync, Token: s.token, Keys: keys, KeepClear: keepClear, Log: log}
 	if err := errors.Join(s.listenAt(&sc), s.admit(&sc)); err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (s *settings) openData(ctx context.Context, log *slog.Logger, make bool, la
 	if err != nil {
 		return nil, err
 	}
-	return session.OpenEmbedded(ctx, jetlog.ServerConfig{Dir: s.Data, Keys: keys, Log: log}, jetlog.Config{Log: log})
+	return session.OpenEmbedded(ctx, jetlog.ServerConfig{Dir: s.Data, Keys: keys, KeepClear: true, Log: log}, jetlog.Config{Log: log})
 }
 
 func noLog(err error) error {

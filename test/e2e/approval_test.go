@@ -151,7 +151,13 @@ func changedArguments(t *testing.T, p *place, n *node) {
 	n.submit(turn{Trace: "changed", Turn: "t", CanAsk: true, Calls: []call{ask("as asked"), ask("as asked 2")}})
 	n.inbox("changed", 2)
 	n.post("/v1/turns/changed/t/calls/0/approve", args{"args": args{"v": "as changed"}})
-	n.post("/v1/turns/changed/t/calls/1/approve", args{"args": args{"w": 1}})
+	if status, body := n.ask(http.MethodPost, "/v1/turns/changed/t/calls/1/approve", args{"args": args{"w": 1}}); status != http.StatusUnprocessableEntity {
+		t.Errorf("arguments that the gates refuse: %d %s", status, body)
+	}
+	n.inbox("changed", 1) // and it waits on
+	if s := verb(t, `{"w":1}`, "approve", "--data", p.data, "--args", "-", "changed/t/1"); s.code != 1 {
+		t.Errorf("a verb that knows no tools: %+v", s)
+	}
 	v := n.end("changed", "t")
 	v.Calls[0].is(t, "completed", "", "done")
 	v.Calls[1].is(t, "denied", "INVALID_PARAM", "none")

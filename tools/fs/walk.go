@@ -24,7 +24,7 @@ type walk struct {
 	all  bool // also what .gitignore files name
 	most int  // entries looked at; 0 means maxVisits
 	// may asks the policy about what open is asked; nil: everything is open.
-	may func(events.Operation) error
+	may  func(events.Operation) error
 	node []string // places of the node's own, which are never open; see closedIn
 	// each gets every file, link and folder. errEnough ends the walk, and
 	// fs.SkipDir skips what is in a folder.

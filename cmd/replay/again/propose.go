@@ -143,7 +143,7 @@ func (w *walker) approved(e entry, v *events.Approved) []candidate {
 	cmd := lifecycle.Approve{Call: e.Call, By: v.By, Scope: v.Scope, Note: v.Note}
 	if v.Args != nil {
 		cmd.Args = &lifecycle.Args{JSON: []byte(v.Args.Text), Hash: w.hashOf(*v.Args, v.Hash)}
-		cmd.Secrets = v.Secrets
+		cmd.Secrets, cmd.Untold = v.Secrets, !v.Told
 	} else {
 		cmd.Hash = v.Hash
 	}

@@ -260,9 +260,14 @@ func (c *cell) counts() []Count {
 	return out
 }
 
-// sameAnswer says whether the model is told the same.
+// sameAnswer says whether the model is told the same. What the gates said of a person's
+// arguments is played where they are first asked, before that person has answered: of such
+// a denial it does not count whose arguments they were.
 func sameAnswer(a, b events.Answer) bool {
 	a.Terminal, b.Terminal = "", ""
+	if a.Standing == events.AnswerDenied && b.Standing == events.AnswerDenied {
+		a.Changed, b.Changed = nil, nil
+	}
 	return reflect.DeepEqual(a, b)
 }
 
