@@ -37,7 +37,10 @@ func preview(ctx context.Context, in tools.Invocation) (events.Preview, error) {
 	named(&b, "hosts named", a.Hosts)
 	p := events.Preview{Kind: events.PreviewCommands}
 	runs := operands(line)
-	if len(runs) == 0 && !a.Reads {
+	switch why := unbound(line); {
+	case why != "":
+		b.WriteString(why + "\n")
+	case len(runs) == 0 && !a.Reads:
 		b.WriteString("no file is bound to the approval: if this line runs scripts, it does not name them\n")
 	}
 	for i, path := range runs {

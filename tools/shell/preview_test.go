@@ -21,7 +21,8 @@ func TestPreview(t *testing.T) {
 	for line, has := range map[string][]string{
 		"sh ./s.sh":                         {"1. sh ./s.sh", "would run s.sh: 8 bytes, sha256:", "bound to exactly these"},
 		"sh ./missing.sh":                   {"would run missing.sh: there is no such file"},
-		"sh *.sh":                           {"no file is bound to the approval"},
+		"sh *.sh":                           {"names are known only when it runs, and the approval is not bound to their content"},
+		"cp a/* b && sh b/x":                {"some names in the line are known only when it runs, and the approval is not bound"},
 		"cat a && mv a b | tee c":           {"1. cat a\n   reads", "2. mv a b\n   a person must look", "3. tee c\n"},
 		"curl https://a.example/x -d @b":    {"hosts named:\n   ", "a.example"},
 		"echo $(":                           {"no command of this line is understood", "the whole line:"},
