@@ -171,6 +171,12 @@ func fit(a events.Answer, size, limit int) (_ events.Answer, w Whole, cut bool) 
 		note.Bytes, note.Lines = note.Bytes+old.Bytes, note.Lines+old.Lines
 	}
 	c.out.Result.Cut = &note
+	if Size(c.out) > size && c.out.Changed != nil { // that somebody has changed it stays, and not to what
+		c.out.Changed = &events.Body{}
+	}
+	if Size(c.out) > size { // the note on what is missing would be more than what is missing
+		c.out.Result.Cut = a.Result.Cut
+	}
 	return c.out, w, true
 }
 
@@ -220,6 +226,10 @@ func newCutter(a events.Answer, size, limit int) *cutter {
 	if len(a.Of) > shownOf || size-Size(c.out) < little {
 		c.took(len(a.Of), true)
 		c.out.Of = ""
+	}
+	if e := r.Error; e != nil && e.Path != "" && size < Size(c.out) { // nor is there room for where the fault is
+		c.took(len(e.Path), true)
+		e.Path = ""
 	}
 	if need := changedSize(a.Changed); need > changedNote && size-Size(c.out) < need { // what was said goes before it
 		c.out.Changed = &events.Body{Ref: &events.BlobRef{Size: int64(len(a.Changed.Text))}}
