@@ -194,6 +194,12 @@ func (r *roll) knows(id string) bool {
 // heedDoor reads who may come in, and the certificates, anew whenever the process gets
 // SIGHUP, until ctx ends. The signal is heeded from the moment that this returns.
 func (s *serving) heedDoor(ctx context.Context) {
+	s.onHangup(ctx, s.rereadDoor)
+}
+
+// onHangup does something whenever the process gets SIGHUP, until ctx ends. The signal
+// is heeded from the moment that this returns.
+func (s *serving) onHangup(ctx context.Context, do func()) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	s.wg.Go(func() {
@@ -203,7 +209,7 @@ func (s *serving) heedDoor(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-hup:
-				s.rereadDoor()
+				do()
 			}
 		}
 	})

@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"net"
-	"os"
-	"os/signal"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/gateway"
@@ -60,19 +57,7 @@ func (s *serving) serveNATS(ctx context.Context, r *roll) {
 			s.log.Error("the NATS door has ended", "error", err)
 		}
 	})
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	s.wg.Go(func() {
-		defer signal.Stop(hup)
-		for {
-			select {
-			case <-hup:
-				s.rollAnew(r)
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
+	s.onHangup(ctx, func() { s.rollAnew(r) })
 }
 
 // knownByHTTP says whether an id is somebody's whom the HTTP door knows.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -85,20 +84,8 @@ func (j *judge) tell(more map[string]string) error {
 // heed reads the policy anew whenever the process gets SIGHUP, until ctx ends. The
 // signal is heeded from the moment that this returns.
 func (s *serving) heed(ctx context.Context) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	s.wg.Go(func() {
-		defer signal.Stop(hup)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-hup:
-				if _, err := s.reload(s.set.sender(time.Now())); err != nil {
-					continue // it is in the log, and whoever asked is told
-				}
-			}
-		}
+	s.onHangup(ctx, func() {
+		_, _ = s.reload(s.set.sender(time.Now())) // how it went is in the log, and whoever asked is told
 	})
 }
 
