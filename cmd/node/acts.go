@@ -34,6 +34,18 @@ func (a *app) withDesk(ctx context.Context, do func(*gateway.Desk) error) error 
 	return errors.Join(do(desk), ses.Close())
 }
 
+// resolved prints what became of a call that was resolved.
+func (a *app) resolved(call events.CallKey, r gateway.Resolution) error {
+	if a.json {
+		return a.printJSON(struct {
+			Of string `json:"of"`
+			gateway.Resolution
+		}{call.String(), r})
+	}
+	a.print("%s: resolved: %s\n", call, resolution(r))
+	return nil
+}
+
 // said prints what became of an act.
 func (a *app) said(status, what string) error {
 	return a.say(map[string]string{"status": status, "of": what}, "%s: %s\n", what, status)
@@ -113,14 +125,7 @@ func (a *app) resolve() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(struct {
-						Of string `json:"of"`
-						gateway.Resolution
-					}{call.String(), r})
-				}
-				a.print("%s: resolved: %s\n", call, resolution(r))
-				return nil
+				return a.resolved(call, r)
 			})
 		},
 	}

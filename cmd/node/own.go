@@ -1,8 +1,6 @@
 package main
 
-import (
-	"path/filepath"
-)
+import "path/filepath"
 
 // ownFiles are the absolute paths of what belongs to the node and to nobody's turn: its
 // log, its read store, its keys, and the files that say who may come in. Tools open
@@ -21,11 +19,8 @@ func (s *settings) ownFiles() []string {
 	}
 	var out []string
 	for _, file := range files {
-		if file == "" {
-			continue
-		}
-		if whole, err := filepath.Abs(file); err == nil {
-			out = append(out, whole)
+		if file != "" {
+			out = append(out, absOr(file))
 		}
 	}
 	return out

@@ -172,7 +172,7 @@ func (s *settings) warn(log *slog.Logger) {
 		return // who starts a node says so
 	}
 	if s.NATS == "" && inside(s.Data, workspace) {
-		log.Warn("the data directory is inside the workspace: tools can read and change the log; choose another one of the two",
+		log.Warn("the data directory is inside the workspace: tools are kept out of it by their own checks alone; choose another one of the two",
 			"data", s.Data, "workspace", workspace)
 	}
 	s.warnOpen(log)
@@ -182,7 +182,7 @@ func (s *settings) warn(log *slog.Logger) {
 		log.Warn("the log is encrypted on the disk, and the read store is not: it holds the same texts", "read-store", s.storeDir())
 	}
 	if dir := s.storeDir(); s.readStore != "" && dir != "" && inside(dir, workspace) {
-		log.Warn("the read store is inside the workspace: tools can read and change what searches find; choose another one of the two",
+		log.Warn("the read store is inside the workspace: tools are kept out of it by their own checks alone; choose another one of the two",
 			"read-store", dir, "workspace", workspace)
 	}
 }

@@ -222,17 +222,10 @@ func (a *app) throughResolve(ctx context.Context, d *door, cmd *cobra.Command, a
 		Effects string `json:"effects"`
 		Note    string `json:"note,omitempty"`
 	}{nameCall(call), args[1], cmd.Flags().Lookup("note").Value.String()}, &r)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case a.json:
-		return a.printJSON(struct {
-			Of string `json:"of"`
-			gateway.Resolution
-		}{call.String(), r})
 	}
-	a.print("%s: resolved: %s\n", call, resolution(r))
-	return nil
+	return a.resolved(call, r)
 }
 
 // whoami is the verb that asks the door who one is there.

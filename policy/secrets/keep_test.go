@@ -60,7 +60,14 @@ func TestKeyFiles(t *testing.T) {
 	if err != nil || len(got) != 2 || !bytes.Equal(got[0], b) || !bytes.Equal(got[1], a) {
 		t.Errorf("%x, %v", got, err)
 	}
-	if _, err := ParseKeys([]byte(good)); err != nil {
+	parse := func(text string) error {
+		keys, err := ReadKeys([]byte(text))
+		if err == nil {
+			_, err = NewKeys(keys...)
+		}
+		return err
+	}
+	if err := parse(good); err != nil {
 		t.Error(err)
 	}
 	for name, text := range map[string]string{
@@ -73,7 +80,7 @@ func TestKeyFiles(t *testing.T) {
 			return s
 		}(),
 	} {
-		_, err := ParseKeys([]byte(text))
+		err := parse(text)
 		if !errors.Is(err, ErrKey) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), hex.EncodeToString(a[:16])) {
 			t.Errorf("%s: %v", name, err)
 		}

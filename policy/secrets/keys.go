@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -79,18 +80,9 @@ func Derive(key []byte, purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, key, nil, "sluice 1 "+purpose, KeySize)
 }
 
-// ParseKeys reads a file of keys: one a line, as 64 hexadecimal digits or in base64,
-// the newest first; empty lines and those that begin with # are passed over. It
-// returns ErrKey, with the line and never with what stands there.
-func ParseKeys(file []byte) (*Keys, error) {
-	keys, err := ReadKeys(file)
-	if err != nil {
-		return nil, err
-	}
-	return NewKeys(keys...)
-}
-
-// ReadKeys is ParseKeys for who needs the keys themselves.
+// ReadKeys reads a file of keys: one a line, as 64 hexadecimal digits or in base64, the
+// newest first; empty lines and those that begin with # are passed over. It returns
+// ErrKey, with the line and never with what stands there.
 func ReadKeys(file []byte) ([][]byte, error) {
 	var out [][]byte
 	for i, line := range bytes.Split(file, []byte("\n")) {
@@ -102,7 +94,7 @@ func ReadKeys(file []byte) ([][]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("%w: line %d is no key of %d bytes in hexadecimal or base64: make one with \"sluice-node secrets key\"", ErrKey, i+1, KeySize)
 		}
-		if slicesOfBytesHave(out, k) {
+		if slices.ContainsFunc(out, func(one []byte) bool { return bytes.Equal(one, k) }) {
 			return nil, fmt.Errorf("%w: line %d repeats a key", ErrKey, i+1)
 		}
 		out = append(out, k)
@@ -111,15 +103,6 @@ func ReadKeys(file []byte) ([][]byte, error) {
 		return nil, fmt.Errorf("%w: the file holds none: make one with \"sluice-node secrets key\"", ErrKey)
 	}
 	return out, nil
-}
-
-func slicesOfBytesHave(list [][]byte, b []byte) bool {
-	for _, one := range list {
-		if bytes.Equal(one, b) {
-			return true
-		}
-	}
-	return false
 }
 
 func readKey(text string) ([]byte, bool) {

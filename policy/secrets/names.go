@@ -121,9 +121,6 @@ func hinted(name string) bool {
 
 func onlyDigits(s string) bool { return s != "" && digits.run(s, 0) == len(s) }
 
-// Named says whether a member of that name holds a secret.
-func Named(name string) bool { return named(name) != "" }
-
 // Words that a name ends with whose member says what a call does, where, or to
 // what: policy judges it, and a person reads it.
 var (
