@@ -15,11 +15,13 @@ import (
 var ErrTool = errors.New("tool cannot be registered")
 
 // Registry holds the tools of a node by name. It may be used from many
-// goroutines; a tool that was added never changes and never leaves. The zero
-// Registry is empty and ready.
+// goroutines; a tool that was added never changes and never leaves, one that a
+// source provides may: see Provide. The zero Registry is empty and ready.
 type Registry struct {
 	mu     sync.RWMutex
 	byName map[string]Tool
+	from   map[string]string // by name; "" for a tool that was added
+	next   chan struct{}     // closed at the next change; nil: nobody waits for it
 }
 
 // NewRegistry makes a registry of tools, or returns an error that wraps
@@ -42,13 +44,10 @@ func (r *Registry) Add(t Tool) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, taken := r.byName[t.Name]; taken {
-		return fmt.Errorf("%w: %s is registered already: choose another name, or a server's name before it", ErrTool, t.Name)
+	if err := r.put("", t); err != nil {
+		return err
 	}
-	if r.byName == nil {
-		r.byName = map[string]Tool{}
-	}
-	r.byName[t.Name] = t
+	r.changed()
 	return nil
 }
 
