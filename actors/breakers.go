@@ -22,10 +22,14 @@ type breakers struct {
 	view map[string]seenBreaker
 	live bool // the watch has told all that there was
 	pids map[string]*actor.PID
+
+	// telling are the probes whose report is under way: what they hold is given back by
+	// that report, and by nothing else, or their evidence would be lost.
+	telling map[string]bool
 }
 
 func newBreakers(n *Node) *breakers {
-	return &breakers{n: n, view: make(map[string]seenBreaker), pids: make(map[string]*actor.PID)}
+	return &breakers{n: n, view: make(map[string]seenBreaker), pids: make(map[string]*actor.PID), telling: make(map[string]bool)}
 }
 
 // BreakerCell is the name of a tool's cell in bus.BucketBreaker; its value is a
@@ -154,7 +158,22 @@ func (b *breakers) report(call *lifecycle.Call, who string, class events.Class) 
 	if !probe && v.Report(b.n.cfg.Breaker, b.n.cfg.Steady(), who, class) == v {
 		return // most of the time: closed, and well
 	}
-	b.n.do(func() { b.tell(call.Tool, who, class, probe) })
+	b.mark(who, probe)
+	b.n.do(func() {
+		b.tell(call.Tool, who, class, probe)
+		b.mark(who, false)
+	})
+}
+
+// mark says whether a probe's report is under way.
+func (b *breakers) mark(who string, telling bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if telling {
+		b.telling[who] = true
+	} else {
+		delete(b.telling, who)
+	}
 }
 
 // tell changes the cell by a report. A probe's is tried again where the cell cannot
@@ -173,9 +192,15 @@ func (b *breakers) tell(tool, who string, class events.Class, probe bool) {
 // probeTries bounds how often a probe's report is tried.
 const probeTries = 8
 
-// spare frees the probe of a call that ended without evidence.
+// spare frees the probe of a call that ended without evidence. Where evidence is on its
+// way it does nothing: the call's end, which asks for this, is quicker than the cell.
 func (b *breakers) spare(tool, who string) {
-	b.tell(tool, who, events.ClassCancelled, true)
+	b.mu.RLock()
+	telling := b.telling[who]
+	b.mu.RUnlock()
+	if !telling {
+		b.tell(tool, who, events.ClassCancelled, true)
+	}
 }
 
 // alter is what a breaker's actor is asked: change the cell, and say what it is then.

@@ -428,6 +428,43 @@ func TestNobodyProbesOnAGuess(t *testing.T) {
 	eventually(t, "a closed breaker", func() bool { return n.breaks.closed("svc") })
 }
 
+// TestAProbesEndDoesNotSwallowItsReport: the end of a probe gives back what the call
+// held. Where the report of its success is slower than that, the success still counts.
+func TestAProbesEndDoesNotSwallowItsReport(t *testing.T) {
+	t.Parallel()
+	l := memlog.New(memlog.Config{})
+	half, err := json.Marshal(lifecycle.Breaker{Failures: 3, OpenedAt: time.Now().Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := l.View("door")
+	if _, err := b.Cells().Put(t.Context(), bus.BucketBreaker, BreakerCell("svc"), half, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	n := testNode(t, l.View("a"), nil, counting("svc", events.Readonly, new(atomic.Int64), nil))
+	eventually(t, "a view of the cell", func() bool { return !n.breaks.closed("svc") })
+	call := events.CallKey{Trace: "t", Turn: "u"}
+	who := holder(call, "a")
+	f, view := n.breaks.admit(t.Context(), "svc", who)
+	if !view.Probe {
+		t.Fatalf("it is no probe: %+v", f)
+	}
+	var failed atomic.Bool
+	held := make(chan struct{})
+	l.SetFaults(&memlog.Faults{Put: func(bucket, _ string) (bool, error) {
+		if bucket == bus.BucketBreaker && failed.CompareAndSwap(false, true) {
+			close(held)
+			return false, bus.ErrUnavailable // the report is tried again a while later
+		}
+		return true, nil
+	}})
+	ended := &lifecycle.Call{Tool: "svc", Started: &events.Started{Breaker: view, Owner: events.Owner{Boot: "a"}}}
+	n.breaks.report(ended, who, events.ClassOK)
+	<-held
+	n.unheld(call, ended, "")
+	eventually(t, "a closed breaker", func() bool { return n.breaks.closed("svc") })
+}
+
 // TestALateAnswerIsEvidence: a deaf tool is given up, and answers in the end.
 func TestALateAnswerIsEvidence(t *testing.T) {
 	b := memlog.New(memlog.Config{}).View("a")
