@@ -111,7 +111,7 @@ var pure = []string{"events", "lifecycle", "policy/...", "projections", "gateway
 // impure are the imports that they do without. Addresses and URLs are only text.
 func impure(pkg, path string) bool {
 	switch path {
-	case "net/url", "net/netip":
+	case "net/url", "net/netip", "net/mail": // texts
 		return false
 	case "context":
 		return pkg != "bus" // promises are kept in time
