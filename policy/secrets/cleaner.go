@@ -53,6 +53,9 @@ func (c Cleaner) JSON(text string) string {
 				return Mark(l.named), true
 			}
 		}
+		if whole := l.behindFlag(false); c.Detect && whole != nil {
+			return Mark(whole[0].Kind), true
+		}
 		if l.kind == '0' {
 			clean := c.Known.Redact(l.text)
 			return clean, clean != l.text

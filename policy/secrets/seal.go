@@ -259,6 +259,9 @@ func (s *sealer) spans(text string, bold bool) []Span {
 // within seals the secrets that are a part of a string.
 func (s *sealer) within(l leaf, place Place) {
 	spans := s.spans(l.text, place == Command)
+	if whole := l.behindFlag(place == Command); whole != nil {
+		spans = whole
+	}
 	if len(spans) == 0 {
 		return
 	}
@@ -448,6 +451,9 @@ func RedactArgs(args string, declared ...string) string {
 			return text, text != l.text
 		case l.named != "" && PlaceOf(l.name) == Free && !blankSecret(l.text) && markAt(l.text) != len(l.text):
 			return Mark(l.named), true
+		}
+		if whole := l.behindFlag(PlaceOf(l.name) == Command); whole != nil && markAt(l.text) != len(l.text) {
+			return Mark(whole[0].Kind), true
 		}
 		text := redact(l.text, PlaceOf(l.name) == Command)
 		return text, text != l.text

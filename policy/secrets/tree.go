@@ -166,6 +166,7 @@ type leaf struct {
 	node
 	text  string // what the string says, or the digits of the number
 	named Kind   // what its name, or that of the object around it, says it is; "" for nothing
+	after string // the flag that stands before it in a list of words, as --token in ["--token", "x"]; "" for none
 }
 
 // each calls yield with each name of a member, string and number, in order. What a
@@ -174,17 +175,24 @@ type leaf struct {
 func each(text string, n node, inherited Kind, yield func(leaf)) {
 	switch n.kind {
 	case '"':
-		yield(leaf{n, unquote(text[n.from:n.to]), inherited})
+		yield(leaf{node: n, text: unquote(text[n.from:n.to]), named: inherited})
 	case '0':
-		yield(leaf{n, text[n.from:n.to], inherited})
+		yield(leaf{node: n, text: text[n.from:n.to], named: inherited})
 	case '[':
+		flag := ""
 		for _, k := range n.kids {
-			each(text, k, inherited, yield)
+			each(text, k, inherited, func(l leaf) {
+				if k.kind == '"' {
+					l.after = flag
+				}
+				yield(l)
+			})
+			flag = flagOf(text, k)
 		}
 	case '{':
 		about := paired(text, n)
 		for _, k := range n.kids {
-			yield(leaf{node{kind: 'k', from: k.at[0], to: k.at[1], path: k.path}, k.name, ""})
+			yield(leaf{node: node{kind: 'k', from: k.at[0], to: k.at[1], path: k.path}, text: k.name})
 			kind := named(k.name)
 			switch {
 			case kind != "":
@@ -196,6 +204,40 @@ func each(text string, n node, inherited Kind, yield func(leaf)) {
 			each(text, k, kind, yield)
 		}
 	}
+}
+
+// flagOf is the entry of a list of words where it is a flag that may have its value
+// behind it; "" for any other.
+func flagOf(text string, n node) string {
+	if n.kind != '"' || n.to-n.from > maxName || text[n.from+1] != '-' {
+		return ""
+	}
+	flag := unquote(text[n.from:n.to])
+	if strings.TrimLeft(flag, "-") == "" || nameByte.run(flag, 0) != len(flag) {
+		return ""
+	}
+	return flag
+}
+
+// behindFlag is the secret that a word is as a whole, where the flag before it says so
+// as in a line of a shell.
+func (l leaf) behindFlag(bold bool) []Span {
+	if l.after == "" || blankSecret(l.text) || strings.HasPrefix(l.text, "-") {
+		return nil
+	}
+	at := len(l.after) + 1
+	word := strings.Map(func(r rune) rune { // an entry is one word, whatever is in it
+		if r <= ' ' || strings.ContainsRune("\"'`;&|<>()", r) {
+			return 'x'
+		}
+		return r
+	}, l.text)
+	for _, s := range find(l.after+" "+word, bold) {
+		if s.Start == at {
+			return []Span{{0, len(l.text), s.Kind}}
+		}
+	}
+	return nil
 }
 
 // Names of members that say what the member beside them holds, and of that one.
