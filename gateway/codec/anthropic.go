@@ -12,7 +12,7 @@ import (
 // stands in a conversation, or its content blocks.
 func decodeAnthropic(body []byte) (Message, error) {
 	if first(body) == '[' {
-		calls, err := eachCall(body, "", blockAnthropic)
+		calls, err := blocksAnthropic(body, "")
 		return Message{Calls: calls}, err
 	}
 	m, err := fields(body, "")
@@ -42,8 +42,33 @@ func decodeAnthropic(body []byte) (Message, error) {
 	case 0:
 		return out, malformed("/content", "is missing: want a message")
 	}
-	out.Calls, err = eachCall(m["content"], "/content", blockAnthropic)
+	out.Calls, err = blocksAnthropic(m["content"], "/content")
 	return out, err
+}
+
+// What is kept with a tool_use block: the thinking before it, which the API wants back as
+// it was, and who called.
+var (
+	thoughtsAnthropic = []string{"thinking", "redacted_thinking"}
+	extraAnthropic    = []string{"caller", "toolset_name"}
+)
+
+// blocksAnthropic makes calls of content blocks.
+func blocksAnthropic(raw json.RawMessage, path string) ([]events.RawCall, error) {
+	var before []json.RawMessage
+	return eachCall(raw, path, func(raw json.RawMessage, path string) (events.RawCall, bool, error) {
+		c, ok, err := blockAnthropic(raw, path)
+		switch {
+		case err != nil:
+		case ok:
+			m, _ := fields(raw, path)
+			c.Extra = extra{Format: Anthropic, Before: before, With: pick(m, extraAnthropic...)}.body()
+			before = nil
+		default:
+			before = append(before, typed([]json.RawMessage{raw}, thoughtsAnthropic...)...)
+		}
+		return c, ok, err
+	})
 }
 
 // blockAnthropic reads a tool_use block. Other blocks are text, thinking, or calls
@@ -78,9 +103,9 @@ func idsAnthropic(calls []asked, seen []string) []string {
 	calls = slices.Clone(calls)
 	for i, c := range calls {
 		p := plain(c.id)
-		calls[i] = asked{p, c.own && p == c.id}
+		calls[i] = asked{id: p, own: c.own && p == c.id}
 	}
-	return unique(calls, seen)
+	return unique(calls, seen, 0)
 }
 
 type anthropicMessage struct {
@@ -88,19 +113,14 @@ type anthropicMessage struct {
 	Content []json.RawMessage `json:"content"`
 }
 
-type anthropicUse struct {
-	Type  string          `json:"type"`
-	ID    string          `json:"id"`
-	Name  string          `json:"name"`
-	Input json.RawMessage `json:"input"`
-}
-
-func callsAnthropic(calls []events.RawCall, ids []string) json.RawMessage {
+func callsAnthropic(calls []events.RawCall, ids []string, _ map[string]bool) []json.RawMessage {
 	m := anthropicMessage{Role: "assistant", Content: []json.RawMessage{}}
 	for i, c := range calls {
-		m.Content = append(m.Content, marshal(anthropicUse{"tool_use", ids[i], functionName(c.Tool), object(c.Args.Text)}))
+		e, _ := extraOf(Anthropic, c)
+		o := members{{"type", marshal("tool_use")}, {"id", marshal(ids[i])}, {"name", marshal(functionName(c.Tool))}, {"input", object(c.Args.Text)}}
+		m.Content = append(append(m.Content, typed(e.Before, thoughtsAnthropic...)...), o.add(e.With, extraAnthropic...).marshal())
 	}
-	return marshal(m)
+	return []json.RawMessage{marshal(m)}
 }
 
 type anthropicAnswer struct {

@@ -21,7 +21,10 @@ type Format string
 // The formats; codecs.go has a row for each.
 const (
 	OpenAI    Format = "openai"    // Chat Completions
+	Responses Format = "responses" // OpenAI's Responses
 	Anthropic Format = "anthropic" // Messages
+	Gemini    Format = "gemini"    // generateContent
+	AISDK     Format = "aisdk"     // Vercel's AI SDK, whatever provider is behind it
 	Neutral   Format = "json"      // ours: see neutral.go
 )
 
@@ -138,6 +141,10 @@ type Options struct {
 	// CallBytes bounds each answer and TurnBytes all of them, serialised; 0
 	// means 50 000 and 200 000. Imported answers are not bounded.
 	CallBytes, TurnBytes int
+	// Items are the ids of items that stand earlier in the conversation, for formats
+	// whose items have ids of their own: those are left out which would repeat one.
+	// RenderCalls and Asked add theirs. nil is right for one turn.
+	Items map[string]bool
 }
 
 // Render is the messages that answer a turn's calls, in request order. Answers
@@ -155,20 +162,39 @@ func Render(f Format, answers []events.Answer, o Options) ([]json.RawMessage, er
 }
 
 // RenderCalls is the model's message that asked for the calls, as it may be sent
-// back: ids as in Render, and arguments that are no JSON object wrapped in one.
-// Text and thinking of the model are not in the log, so they are not in it.
+// back: ids as in Render, and arguments that are no JSON object wrapped in one. Where a
+// format has items and no messages, it is the array of them. With the calls stands what
+// their provider wants back with them, as Decode found it; other text of the model is not
+// in the log, so it is not in it.
 func RenderCalls(f Format, calls []events.RawCall, o Options) (json.RawMessage, error) {
 	c, err := find(f)
 	if err != nil {
 		return nil, err
 	}
-	return c.calls(calls, c.ids(askedFor(calls), o.Seen)), nil
+	list := c.calls(calls, c.ids(askedFor(calls), o.Seen), o.Items)
+	if !c.items {
+		return list[0], nil
+	}
+	if list == nil {
+		list = []json.RawMessage{}
+	}
+	return marshal(list), nil
+}
+
+// Asked is RenderCalls as the messages, or items, that stand in a conversation.
+func Asked(f Format, calls []events.RawCall, o Options) ([]json.RawMessage, error) {
+	c, err := find(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.calls(calls, c.ids(askedFor(calls), o.Seen), o.Items), nil
 }
 
 // IDs are the ids of a turn's calls as messages carry them, in request order: the
 // provider's own wherever the format allows it, else made from it, the same
 // every time. No two of them are equal, so the place of one in the list is the
-// offset of its call.
+// offset of its call. Only json keeps ids that repeat, and gemini leaves calls without
+// an id without one: there the places tell.
 func IDs(f Format, calls []events.RawCall, o Options) ([]string, error) {
 	c, err := find(f)
 	if err != nil {
@@ -195,13 +221,17 @@ func Conversation(f Format, turns []Turn, skip int) ([]json.RawMessage, error) {
 	}
 	var out []json.RawMessage
 	var seen []string
+	items := make(map[string]bool)
 	for i, t := range turns {
 		ids := c.ids(askedFor(t.Calls), seen)
 		seen = append(seen, ids...)
 		if i < skip {
+			if c.items {
+				c.calls(t.Calls, ids, items) // its ids are taken
+			}
 			continue
 		}
-		out = append(out, c.calls(t.Calls, ids))
+		out = append(out, c.calls(t.Calls, ids, items)...)
 		out = append(out, c.answers(fit(t.Answers, Options{CallBytes: t.CallBytes, TurnBytes: t.TurnBytes}), ids)...)
 	}
 	return out, nil

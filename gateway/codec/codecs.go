@@ -15,15 +15,19 @@ type codec struct {
 	decode   func(body []byte) (Message, error)
 	finished func(reason string) bool // the model said all that it meant to
 	ids      func(calls []asked, seen []string) []string
-	calls    func(calls []events.RawCall, ids []string) json.RawMessage
+	calls    func(calls []events.RawCall, ids []string, taken map[string]bool) []json.RawMessage
 	answers  func(answers []events.Answer, ids []string) []json.RawMessage
 	validate func(messages []json.RawMessage) error
+	items    bool // what the model says is a list of items, with ids of their own, and not one message
 }
 
 var codecs = []codec{
-	{OpenAI, decodeOpenAI, finishedOpenAI, idsOpenAI, callsOpenAI, answersOpenAI, validateOpenAI},
-	{Anthropic, decodeAnthropic, finishedAnthropic, idsAnthropic, callsAnthropic, answersAnthropic, validateAnthropic},
-	{Neutral, decodeNeutral, finishedNeutral, idsNeutral, callsNeutral, answersNeutral, validateNeutral},
+	{OpenAI, decodeOpenAI, finishedOpenAI, idsOpenAI, callsOpenAI, answersOpenAI, validateOpenAI, false},
+	{Responses, decodeResponses, finishedResponses, idsResponses, callsResponses, answersResponses, validateResponses, true},
+	{Anthropic, decodeAnthropic, finishedAnthropic, idsAnthropic, callsAnthropic, answersAnthropic, validateAnthropic, false},
+	{Gemini, decodeGemini, finishedGemini, idsGemini, callsGemini, answersGemini, validateGemini, false},
+	{AISDK, decodeAISDK, finishedAISDK, idsAISDK, callsAISDK, answersAISDK, validateAISDK, false},
+	{Neutral, decodeNeutral, finishedNeutral, idsNeutral, callsNeutral, answersNeutral, validateNeutral, false},
 }
 
 func find(f Format) (codec, error) {

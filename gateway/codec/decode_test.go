@@ -15,6 +15,17 @@ func rawCall(id, tool, args string) events.RawCall {
 	return events.RawCall{ProviderID: id, Tool: tool, Args: events.Body{Text: args}}
 }
 
+// with is a call with what its provider wants back.
+func with(c events.RawCall, extra string) events.RawCall {
+	c.Extra.Text = extra
+	return c
+}
+
+func custom(c events.RawCall) events.RawCall {
+	c.Custom = true
+	return c
+}
+
 func TestDecodeOpenAI(t *testing.T) {
 	message := `{"role":"assistant","content":null,"refusal":null,"tool_calls":[
 		{"id":"a","type":"function","function":{"name":"echo","arguments":"{\"v\": 1}"},"index":0},
@@ -50,7 +61,10 @@ func TestDecodeOpenAI(t *testing.T) {
 		{"no ids", one(`{"function":{"name":"t","arguments":""}},{"id":null,"function":{"name":"t","arguments":""}}`), Message{Calls: []events.RawCall{rawCall("", "t", ""), rawCall("", "t", "")}}},
 		// 14: digits stay.
 		{"big integers", one(`{"id":"a","function":{"name":"t","arguments":"{\"id\":9007199254740993}"}}`), Message{Calls: []events.RawCall{rawCall("a", "t", `{"id":9007199254740993}`)}}},
-		{"custom tool", one(`{"id":"a","type":"custom","custom":{"name":"t","input":"ls \"x\""}}`), Message{Calls: []events.RawCall{rawCall("a", "t", `{"input":"ls \"x\""}`)}}},
+		{"custom tool", one(`{"id":"a","type":"custom","custom":{"name":"t","input":"ls \"x\""}}`), Message{Calls: []events.RawCall{custom(rawCall("a", "t", `{"input":"ls \"x\""}`))}}},
+		{"what the provider wants back", `{"role":"assistant","reasoning_content":"hm","tool_calls":[{"id":"a","function":{"name":"t","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2ln"}},"other":1}]}`, Message{
+			Calls: []events.RawCall{with(rawCall("a", "t", "{}"), `{"format":"openai","with":{"extra_content":{"google":{"thought_signature":"c2ln"}}},"message":{"reasoning_content":"hm"}}`)},
+		}},
 		{"half of a pair", one(`{"id":"a","function":{"name":"t","arguments":"{\"v\":\"\ud83d \\ud83d \\\\ud83d \\ud83d\\ude00\"}"}}`), Message{Calls: []events.RawCall{rawCall("a", "t", "{\"v\":\"\uFFFD "+`\ufffd \\ud83d \ud83d\ude00"}`)}}},
 		{"no unicode", one("{\"id\":\"a\",\"function\":{\"name\":\"t\",\"arguments\":\"\xff\"}}"), Message{Calls: []events.RawCall{rawCall("a", "t", "\uFFFD")}}},
 		{"names are case sensitive", `{"role":"assistant","content":"","Tool_Calls":[{"id":"a"}]}`, Message{}},
@@ -71,7 +85,10 @@ func TestDecodeAnthropic(t *testing.T) {
 		{"type":"server_tool_use","id":"srv","name":"web_search","input":{}},
 		{"type":"tool_use","id":"toolu_1","name":"echo","input":{"v": 12345678901234567890, "w":1e3},"cache_control":{}},
 		{"type":"tool_use","id":"toolu_2","name":"echo","input":{}}]`
-	two := []events.RawCall{rawCall("toolu_1", "echo", `{"v": 12345678901234567890, "w":1e3}`), rawCall("toolu_2", "echo", `{}`)}
+	two := []events.RawCall{
+		with(rawCall("toolu_1", "echo", `{"v": 12345678901234567890, "w":1e3}`), `{"format":"anthropic","before":[{"type":"thinking","thinking":"…","signature":"s"}]}`),
+		rawCall("toolu_2", "echo", `{}`),
+	}
 	for _, c := range []struct {
 		name, body string
 		want       Message
@@ -211,7 +228,7 @@ func TestDecodeBounds(t *testing.T) {
 			t.Errorf("%s: status %d", c.name, e.Status())
 		}
 	}
-	if _, err := Decode("gopher", nil); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "openai, anthropic, json") {
+	if _, err := Decode("gopher", nil); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "openai, responses, anthropic, gemini, aisdk, json") {
 		t.Errorf("no such format: %v", err)
 	}
 	for body, want := range map[string]string{`{"role":"assistant"}`: "/content", `{"role":"user","content":[]}`: "/role", `[7]`: "/0", `[{"type":"tool_use","id":1}]`: "/0/id"} {

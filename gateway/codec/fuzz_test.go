@@ -22,6 +22,12 @@ func FuzzDecodeMessage(f *testing.F) {
 		`{"role":"assistant","content":[{"type":"text","text":"\ude00"}],"stop_reason":"max_tokens"}`,
 		`{"calls":[{"id":"\u0000","tool":"t","args":"{}","key":"k"}]}`,
 		`[[[[`, "\"\xff\"", `null`,
+		`{"object":"response","status":"completed","output":[{"type":"reasoning","id":"rs_1","summary":[]},{"type":"function_call","id":"fc_1","call_id":"c","name":"t","arguments":"{\"v\":1e3}","status":"completed"},{"type":"custom_tool_call","call_id":"c","name":"t","input":"\ud800"}]}`,
+		`{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"function_call","call_id":"` + strings.Repeat("c", 200) + `","name":"a:b","arguments":"{"}]}`,
+		`{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"t","args":{"v":9007199254740993}},"thoughtSignature":"eA=="},{"function_call":{"id":"a","name":"` + strings.Repeat("n", 90) + `"}}]},"finishReason":"STOP"}]}`,
+		`[{"functionCall":{"id":"a","name":"1.x","args":{}},"thought_signature":"skip_thought_signature_validator"},{"name":"t","id":"a"}]`,
+		`[{"type":"thinking","thinking":"x","signature":"s"},{"type":"tool_use","id":"a","name":"t","input":{},"caller":{"type":"direct"}}]`,
+		`{"role":"assistant","reasoning_content":"x","tool_calls":[{"id":"a","function":{"name":"t","arguments":"{}"},"extra_content":{"google":{}}}]}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -61,9 +67,16 @@ func checkDecoded(t *testing.T, format Format, m Message) {
 	if err := Validate(format, messages); err != nil {
 		t.Fatalf("%s: %v\n%s", format, err, messages)
 	}
-	again, err := Decode(format, messages[0])
+	raw, err := RenderCalls(format, m.Calls, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Decode(format, raw)
 	if err != nil || len(again.Calls) != len(m.Calls) {
 		t.Fatalf("%s: %d calls came back as %d: %v", format, len(m.Calls), len(again.Calls), err)
+	}
+	if twice, err := RenderCalls(format, again.Calls, Options{}); err != nil || !sameJSON(string(twice), string(raw)) {
+		t.Fatalf("%s: %s, rendered again, is %s: %v", format, raw, twice, err)
 	}
 	before, _ := IDs(format, m.Calls, Options{})
 	after, _ := IDs(format, again.Calls, Options{})
@@ -72,6 +85,9 @@ func checkDecoded(t *testing.T, format Format, m Message) {
 	}
 	for i, c := range m.Calls {
 		whole := strings.HasPrefix(c.Args.Text, "{") && json.Valid([]byte(c.Args.Text))
+		if again.Calls[i].Custom != c.Custom {
+			t.Fatalf("%s: call %d, %+v, became %+v", format, i, c, again.Calls[i])
+		}
 		if got := again.Calls[i].Args.Text; whole && !sameJSON(got, c.Args.Text) {
 			t.Fatalf("%s: arguments %q became %q", format, c.Args.Text, got)
 		}
@@ -89,6 +105,8 @@ func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(`{"messages":[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"t","arguments":""}}]},{"role":"tool","tool_call_id":"a","name":"t","content":[{"type":"text","text":"x"}]}]}`))
 	f.Add([]byte(`[{"role":"tool","content":null}]`))
 	f.Add([]byte(`{"messages":{}}`))
+	f.Add([]byte(responsesTranscript))
+	f.Add([]byte(geminiTranscript))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		rec, err := Transcript(doc)
 		if err != nil {
@@ -125,6 +143,9 @@ func FuzzTranscript(f *testing.F) {
 				if !json.Valid(m) || !utf8.Valid(m) {
 					t.Fatalf("%s: %q", format, m)
 				}
+			}
+			if err := Validate(format, messages); err != nil && format != rec.Format { // of its own format it is what was recorded
+				t.Fatalf("%s: %v: %s", format, err, messages)
 			}
 		}
 	})

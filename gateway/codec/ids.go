@@ -11,18 +11,19 @@ import (
 
 // asked is a call as far as its id goes.
 type asked struct {
-	id  string // the provider's, or call_<offset> where it gave none
-	own bool   // the provider's, and short enough to be shown
+	id   string // the provider's, or call_<offset> where it gave none
+	own  bool   // the provider's, and short enough to be shown
+	none bool   // the provider gave none
 }
 
 func askedBy(id string, offset int) asked {
 	switch {
 	case id == "":
-		return asked{"call_" + strconv.Itoa(offset), false}
+		return asked{id: "call_" + strconv.Itoa(offset), none: true}
 	case len(marshal(id)) > lifecycle.MaxShownID:
-		return asked{prefix(id, 32) + "-" + shortHash(id), false} // no door lets it in; a log may hold it
+		return asked{id: prefix(id, 32) + "-" + shortHash(id)} // no door lets it in; a log may hold it
 	}
-	return asked{id, true}
+	return asked{id: id, own: true}
 }
 
 func askedFor(calls []events.RawCall) []asked {
@@ -34,8 +35,9 @@ func askedFor(calls []events.RawCall) []asked {
 }
 
 // unique gives each call an id of its own that is not in seen either: its id as it
-// is where that is free, the provider's own first; else with -2, -3 … behind it.
-func unique(calls []asked, seen []string) []string {
+// is where that is free, the provider's own first; else with -2, -3 … behind it, cut so
+// that it has at most most bytes (0: as many as it takes).
+func unique(calls []asked, seen []string, most int) []string {
 	taken := make(map[string]bool, len(seen)+len(calls))
 	for _, id := range seen {
 		taken[id] = true
@@ -54,11 +56,19 @@ func unique(calls []asked, seen []string) []string {
 		id, n := c.id, max(next[c.id], 1)
 		for taken[id] {
 			n++
-			id = c.id + "-" + strconv.Itoa(n)
+			id = suffixed(c.id, n, most)
 		}
 		out[i], taken[id], next[c.id] = id, true, n
 	}
 	return out
+}
+
+func suffixed(id string, n, most int) string {
+	suffix := "-" + strconv.Itoa(n)
+	if most > 0 {
+		id = prefix(id, most-len(suffix))
+	}
+	return id + suffix
 }
 
 // plain is s with everything but A-Z a-z 0-9 _ - replaced by _.

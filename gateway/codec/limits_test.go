@@ -47,15 +47,15 @@ func drawAnswer(t *rapid.T) events.Answer {
 }
 
 // perCall are the serialised parts of messages that belong to one answer each.
-func perCall(t *rapid.T, f Format, messages []json.RawMessage) []json.RawMessage {
-	if f != Anthropic {
+func perCall(t rapid.TB, f Format, messages []json.RawMessage) []json.RawMessage {
+	if f != Anthropic && f != Gemini && f != AISDK {
 		return messages
 	}
-	var m struct{ Content []json.RawMessage }
+	var m struct{ Content, Parts []json.RawMessage }
 	if err := json.Unmarshal(messages[0], &m); err != nil || len(messages) != 1 {
 		t.Fatalf("%d messages: %v", len(messages), err)
 	}
-	return m.Content
+	return append(m.Content, m.Parts...)
 }
 
 // S6: the bounds hold for what a provider gets, whatever was large in it.
@@ -65,38 +65,61 @@ func TestBoundsHoldForSerialisedMessages(t *testing.T) {
 		for i := range pool {
 			pool[i] = drawAnswer(t)
 		}
-		answers := make([]events.Answer, rapid.SampledFrom([]int{1, 3, 9, 256}).Draw(t, "calls"))
-		for i := range answers {
-			answers[i] = pool[i%len(pool)]
-			answers[i].Call = i
-		}
-		for _, f := range Formats() {
-			messages, err := Render(f, answers, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			total := 0
-			for _, m := range messages {
-				total += len(m)
-				if !utf8.Valid(m) || !json.Valid(m) {
-					t.Fatalf("%s: %.300s", f, m)
-				}
-			}
-			parts := perCall(t, f, messages)
-			for i, p := range parts {
-				if len(p) > lifecycle.CallBytes {
-					t.Fatalf("%s: call %d takes %d bytes", f, i, len(p))
-				}
-			}
-			if len(parts) != len(answers) || total > lifecycle.TurnBytes {
-				t.Fatalf("%s: %d answers to %d calls take %d bytes", f, len(parts), len(answers), total)
-			}
-			again, err := Render(f, answers, Options{})
-			if err != nil || !bytes.Equal(bytes.Join(rawAll(messages), nil), bytes.Join(rawAll(again), nil)) {
-				t.Fatalf("%s: rendered otherwise the second time: %v", f, err)
-			}
-		}
+		answers := spread(pool, rapid.SampledFrom([]int{1, 3, 9, 30}).Draw(t, "calls"))
+		checkBounds(t, rapid.SampledFrom(Formats()).Draw(t, "format"), answers)
 	})
+}
+
+// And for the most calls that a message may have, where what stands around each of them
+// is most of it.
+func TestBoundsHoldForTheMostCalls(t *testing.T) {
+	id := strings.Repeat("\"", 128)
+	pool := []events.Answer{
+		lifecycle.AnswerOf(0, rawCall(id, strings.Repeat("n", 64), ""), completed(strings.Repeat("\x00", 900))),
+		lifecycle.AnswerOf(0, custom(rawCall(id, strings.Repeat("<", 900), "")), &events.Denied{Code: events.InvalidParam, Reason: strings.Repeat("界", 700)}),
+		lifecycle.AnswerOf(0, rawCall("", "", ""), nil),
+	}
+	for _, f := range Formats() {
+		checkBounds(t, f, spread(pool, MaxCalls))
+	}
+}
+
+// spread is n answers, of those of the pool in turn.
+func spread(pool []events.Answer, n int) []events.Answer {
+	answers := make([]events.Answer, n)
+	for i := range answers {
+		answers[i] = pool[i%len(pool)]
+		answers[i].Call = i
+	}
+	return answers
+}
+
+func checkBounds(t rapid.TB, f Format, answers []events.Answer) {
+	t.Helper()
+	messages, err := Render(f, answers, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, m := range messages {
+		total += len(m)
+		if !utf8.Valid(m) || !json.Valid(m) {
+			t.Fatalf("%s: %.300s", f, m)
+		}
+	}
+	parts := perCall(t, f, messages)
+	for i, p := range parts {
+		if len(p) > lifecycle.CallBytes {
+			t.Fatalf("%s: call %d takes %d bytes", f, i, len(p))
+		}
+	}
+	if len(parts) != len(answers) || total > lifecycle.TurnBytes {
+		t.Fatalf("%s: %d answers to %d calls take %d bytes", f, len(parts), len(answers), total)
+	}
+	again, err := Render(f, answers, Options{})
+	if err != nil || !bytes.Equal(bytes.Join(rawAll(messages), nil), bytes.Join(rawAll(again), nil)) {
+		t.Fatalf("%s: rendered otherwise the second time: %v", f, err)
+	}
 }
 
 // content is the envelope of one OpenAI message.

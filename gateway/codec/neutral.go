@@ -123,14 +123,14 @@ func idsNeutral(calls []asked, _ []string) []string {
 	return out
 }
 
-func callsNeutral(calls []events.RawCall, ids []string) json.RawMessage {
+func callsNeutral(calls []events.RawCall, ids []string, _ map[string]bool) []json.RawMessage {
 	m := struct {
 		Calls []neutralCall `json:"calls"`
 	}{Calls: make([]neutralCall, len(calls))}
 	for i, c := range calls {
 		m.Calls[i] = neutralCall{ID: ids[i], Tool: c.Tool, Key: c.Key, Args: marshal(c.Args.Text)}
 	}
-	return marshal(m)
+	return []json.RawMessage{marshal(m)}
 }
 
 func answersNeutral(answers []events.Answer, ids []string) []json.RawMessage {

@@ -43,8 +43,24 @@ func decodeOpenAI(body []byte) (Message, error) {
 	if usage, err := fields(top["usage"], ""); err == nil {
 		m.Input, m.Output = count(usage["prompt_tokens"]), count(usage["completion_tokens"])
 	}
-	m.Calls, err = toolCalls(message, path)
+	if m.Calls, err = toolCalls(message, path); err == nil && len(m.Calls) > 0 {
+		m.Calls[0].Extra = aroundOpenAI(m.Calls[0], message)
+	}
 	return m, err
+}
+
+// thoughtsOpenAI are members of a message in which servers of this format say what the
+// model thought; some want them back while tools are called.
+var thoughtsOpenAI = []string{"reasoning_content", "reasoning", "reasoning_details"}
+
+// extraOpenAI is the member of a call in which such servers keep signatures.
+const extraOpenAI = "extra_content"
+
+// aroundOpenAI is what the first call of a message carries for the message.
+func aroundOpenAI(c events.RawCall, message map[string]json.RawMessage) events.Body {
+	e, _ := extraOf(OpenAI, c)
+	e.Format, e.Around = OpenAI, pick(message, thoughtsOpenAI...)
+	return e.body()
 }
 
 // onlyChoice is the choice of a response with one: of several nobody could say
@@ -109,10 +125,12 @@ func callOpenAI(raw json.RawMessage, path string) (c events.RawCall, ok bool, er
 		return c, false, err
 	}
 	value := f[args]
-	if kind == "custom" && !absent(value) { // free text, for a tool with a single input
-		value = marshal(map[string]json.RawMessage{"input": value})
+	if kind == "custom" { // free text, for a tool with a single input
+		value = ofText(value)
 	}
 	c, err = newCall(id, name, value, path)
+	c.Custom = kind == "custom"
+	c.Extra = extra{Format: OpenAI, With: pick(m, extraOpenAI)}.body()
 	return c, err == nil, err
 }
 
@@ -123,30 +141,39 @@ func finishedOpenAI(reason string) bool {
 }
 
 // idsOpenAI are unique in their message, which is all that is asked.
-func idsOpenAI(calls []asked, _ []string) []string { return unique(calls, nil) }
+func idsOpenAI(calls []asked, _ []string) []string { return unique(calls, nil, 0) }
 
-type openAICall struct {
-	ID       string         `json:"id"`
-	Type     string         `json:"type"`
-	Function openAIFunction `json:"function"`
-}
-
-type openAIFunction struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
-}
-
-func callsOpenAI(calls []events.RawCall, ids []string) json.RawMessage {
-	m := struct {
-		Role    string       `json:"role"`
-		Content *string      `json:"content"`
-		Calls   []openAICall `json:"tool_calls,omitempty"`
-	}{Role: "assistant"}
+func callsOpenAI(calls []events.RawCall, ids []string, _ map[string]bool) []json.RawMessage {
+	m := members{{"role", marshal("assistant")}, {"content", marshal(nil)}}
+	var list []json.RawMessage
 	for i, c := range calls {
-		f := openAIFunction{functionName(c.Tool), string(object(c.Args.Text))}
-		m.Calls = append(m.Calls, openAICall{ids[i], "function", f})
+		e, _ := extraOf(OpenAI, c)
+		if i == 0 {
+			m = m.add(e.Around, thoughtsOpenAI...)
+		}
+		list = append(list, callOf(c, ids[i]).add(e.With, extraOpenAI).marshal())
 	}
-	return marshal(m)
+	if list != nil {
+		m = append(m, member{"tool_calls", marshal(list)})
+	}
+	return []json.RawMessage{m.marshal()}
+}
+
+// callOf is one element of tool_calls.
+func callOf(c events.RawCall, id string) members {
+	o := members{{"id", marshal(id)}}
+	if c.Custom {
+		custom := struct {
+			Name  string `json:"name"`
+			Input string `json:"input"`
+		}{functionName(c.Tool), freeText(c.Args.Text)}
+		return append(o, member{"type", marshal("custom")}, member{"custom", marshal(custom)})
+	}
+	function := struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}{functionName(c.Tool), string(object(c.Args.Text))}
+	return append(o, member{"type", marshal("function")}, member{"function", marshal(function)})
 }
 
 type openAIAnswer struct {

@@ -63,13 +63,15 @@ func TestRenderEveryEnd(t *testing.T) {
 		`{"status":"success","text":"(no output)","deduplicated_from":"a/b/0"}`,
 		`{"status":"open","text":"(no answer yet: this call has not ended)"}`,
 	}
-	var openai, anthropic, neutral []string
+	var openai, responses, anthropic, gemini, neutral []string
 	for i, c := range contents {
 		q := string(marshal(c))
-		isError := ""
+		isError, said := "", "output"
 		if i >= 1 && i <= 4 {
-			isError = `,"is_error":true`
+			isError, said = `,"is_error":true`, "error"
 		}
+		responses = append(responses, fmt.Sprintf(`{"type":"function_call_output","call_id":"c%d","output":%s}`, i, q))
+		gemini = append(gemini, fmt.Sprintf(`{"functionResponse":{"id":"c%d","name":"mcp:old_name","response":{%q:%s}}}`, i, said, q))
 		openai = append(openai, fmt.Sprintf(`{"role":"tool","tool_call_id":"c%d","name":"mcp:old_name","content":%s}`, i, q))
 		anthropic = append(anthropic, fmt.Sprintf(`{"type":"tool_result","tool_use_id":"c%d","content":%s%s}`, i, q, isError))
 		neutral = append(neutral, fmt.Sprintf(`{"call":%d,"id":"c%d","tool":"mcp:old_name","answer":%q,"content":%s}`, i, i, answers[i].Standing, c))
@@ -78,6 +80,8 @@ func TestRenderEveryEnd(t *testing.T) {
 		OpenAI:    strings.Join(openai, "\n"),
 		Anthropic: `{"role":"user","content":[` + strings.Join(anthropic, ",") + `]}`,
 		Neutral:   strings.Join(neutral, "\n"),
+		Responses: strings.Join(responses, "\n"),
+		Gemini:    `{"role":"user","parts":[` + strings.Join(gemini, ",") + `]}`,
 	} {
 		if diff := cmp.Diff(want, render(t, f, answers, Options{})); diff != "" {
 			t.Errorf("%s: %s", f, diff)
@@ -125,11 +129,61 @@ func TestRenderCalls(t *testing.T) {
 	if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
+	want = `[{"type":"function_call","call_id":"a","name":"echo","arguments":"{\"v\": 9007199254740993, \"w\": \"<&>\"}"},` +
+		`{"type":"function_call","call_id":"b","name":"mcp_x","arguments":"{}"},` +
+		`{"type":"function_call","call_id":"call_2","name":"_","arguments":"{}"},` +
+		`{"type":"function_call","call_id":"d","name":"` + long + `","arguments":"{\"invalid_json\":\"{\\\"path\\\":\\\"a\\\"\"}"},` +
+		`{"type":"function_call","call_id":"e","name":"t","arguments":"{\"invalid_json\":\"[1]\"}"}]`
+	got, err = RenderCalls(Responses, calls, Options{})
+	if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	want = `{"role":"model","parts":[{"functionCall":{"id":"a","name":"echo","args":{"v":9007199254740993,"w":"<&>"}},"thoughtSignature":"skip_thought_signature_validator"},` +
+		`{"functionCall":{"id":"b","name":"mcp:x","args":{}}},{"functionCall":{"name":"_","args":{}}},` +
+		`{"functionCall":{"id":"d","name":"` + strings.Repeat("n", 20) + "-" + shortHash(calls[3].Tool) + `","args":{"invalid_json":"{\"path\":\"a\""}}},` +
+		`{"functionCall":{"id":"e","name":"t","args":{"invalid_json":"[1]"}}}]}`
+	got, err = RenderCalls(Gemini, calls, Options{})
+	if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	for f, want := range map[Format]string{Responses: `[]`, OpenAI: `{"role":"assistant","content":null}`} {
+		if got, err := RenderCalls(f, nil, Options{}); string(got) != want || err != nil {
+			t.Errorf("%s: no calls: %s, %v", f, got, err)
+		}
+	}
+}
+
+// A call that is free text is one for its providers, and answered as one.
+func TestRenderCustomCalls(t *testing.T) {
+	calls := []events.RawCall{custom(rawCall("a", "patch", `{"input":"*** <Begin>\n"}`)), custom(rawCall("b", "patch", "")), custom(rawCall("c", "patch", `{"input":7}`))}
+	answers := answersTo(calls)
+	for f, want := range map[Format]string{
+		OpenAI: `{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"custom","custom":{"name":"patch","input":"*** <Begin>\n"}},` +
+			`{"id":"b","type":"custom","custom":{"name":"patch","input":""}},{"id":"c","type":"custom","custom":{"name":"patch","input":"{\"input\":7}"}}]}`,
+		Responses: `[{"type":"custom_tool_call","call_id":"a","name":"patch","input":"*** <Begin>\n"},{"type":"custom_tool_call","call_id":"b","name":"patch","input":""},` +
+			`{"type":"custom_tool_call","call_id":"c","name":"patch","input":"{\"input\":7}"}]`,
+		Anthropic: `{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"patch","input":{"input":"*** <Begin>\n"}},{"type":"tool_use","id":"b","name":"patch","input":{}},` +
+			`{"type":"tool_use","id":"c","name":"patch","input":{"input":7}}]}`,
+	} {
+		got, err := RenderCalls(f, calls, Options{})
+		if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
+			t.Error(err, diff)
+		}
+		asked, err := Asked(f, calls, Options{})
+		told, err2 := Render(f, answers, Options{})
+		if err := errors.Join(err, err2, Validate(f, append(asked, told...))); err != nil {
+			t.Error(f, err)
+		}
+	}
+	if got := render(t, Responses, answers[:1], Options{}); got != `{"type":"custom_tool_call_output","call_id":"a","output":"{\"status\":\"success\",\"text\":\"ok\"}"}` {
+		t.Error(got)
+	}
 }
 
 // 11, 12: ids that repeat are told apart, in the message for one provider and in the
 // conversation for the other, and everything else stays as it is.
 func TestIDs(t *testing.T) {
+	longest := strings.Repeat("l", maxCallID)
 	for _, c := range []struct {
 		f    Format
 		seen []string
@@ -144,6 +198,9 @@ func TestIDs(t *testing.T) {
 		{Anthropic, []string{"call_0", "call_0-2"}, []string{"call_0", "call_1"}, []string{"call_0-3", "call_1"}},
 		{Anthropic, nil, []string{"edit:22", "edit_22", "é"}, []string{"edit_22-2", "edit_22", "__"}},
 		{Neutral, []string{"a"}, []string{"a", "a", ""}, []string{"a", "a", "call_2"}},
+		{Responses, []string{"call_0", "call_0-2"}, []string{"call_0", "call_1", "é"}, []string{"call_0-3", "call_1", "é"}},
+		{Responses, nil, []string{longest, longest, longest + "x"}, []string{longest, longest[:62] + "-2", longest[:32] + "-" + shortHash(longest+"x")}},
+		{Gemini, []string{"a"}, []string{"a", "", "a", "a", ""}, []string{"a", "", "a-2", "a-3", ""}},
 	} {
 		calls := make([]events.RawCall, len(c.ids))
 		for i, id := range c.ids {
@@ -155,7 +212,7 @@ func TestIDs(t *testing.T) {
 		}
 	}
 	monster := []events.RawCall{rawCall(strings.Repeat("\x00", 300), "t", "")}
-	for _, f := range []Format{OpenAI, Anthropic} {
+	for _, f := range []Format{OpenAI, Responses, Anthropic, Gemini} {
 		if ids, err := IDs(f, monster, Options{}); err != nil || len(marshal(ids[0])) > lifecycle.MaxShownID {
 			t.Errorf("%s: %q %v", f, ids, err)
 		}

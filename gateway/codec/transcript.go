@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -82,10 +83,11 @@ func transcripts(r io.Reader, limit int64) iter.Seq2[Recording, error] {
 	}
 }
 
-// Transcript reads one recorded conversation: an object with messages, or the array
-// of them, in the form of OpenAI Chat or of Anthropic. Answers are matched in
-// their place, since ids repeat: those between a message with calls and the next of
-// the assistant, by id, and of equal ids in order. Errors are *Error.
+// Transcript reads one recorded conversation: an object with its messages, or the array
+// of them, in the form of any provider. Answers are matched in their place, since ids
+// repeat: those between a message with calls and the next of the assistant, by id, and of
+// equal ids in order; where a format's calls have no ids, by name and order. Errors are
+// *Error.
 func Transcript(doc []byte) (Recording, error) {
 	if len(doc) > MaxTranscript {
 		return Recording{}, &Error{Reason: fmt.Sprintf("%d bytes, at most %d", len(doc), MaxTranscript), Err: ErrTooLarge}
@@ -94,31 +96,62 @@ func Transcript(doc []byte) (Recording, error) {
 	if err := checkDepth(doc); err != nil {
 		return Recording{}, err
 	}
-	raw, path := json.RawMessage(doc), ""
-	if first(doc) == '{' {
-		m, err := fields(doc, "")
-		if err != nil {
-			return Recording{}, err
-		}
-		if raw, path = m["messages"], "/messages"; raw == nil {
-			return Recording{}, malformed(path, "is missing: want an object with messages, or the array of them")
-		}
-	}
-	messages, err := list(raw, path)
+	parts, err := spoken(doc)
 	if err != nil {
 		return Recording{}, err
 	}
 	rec := &recorder{}
-	for i, m := range messages {
-		if err := rec.message(m, path+at(i)); err != nil {
+	for _, part := range parts {
+		messages, err := list(part.raw, part.path)
+		if err != nil {
 			return Recording{}, err
+		}
+		for i, m := range messages {
+			if err := rec.message(m, part.path+at(i)); err != nil {
+				return Recording{}, err
+			}
 		}
 	}
 	rec.out.Trace, rec.out.Format = traceOf(doc), rec.format
 	if rec.format == "" {
-		rec.out.Format = OpenAI // no calls: it could be either
+		rec.out.Format = OpenAI // no calls: it could be any
 	}
 	return rec.out, nil
+}
+
+// span is an array of messages and where it stands.
+type span struct {
+	raw  json.RawMessage
+	path string
+}
+
+// spoken are the arrays of messages of a document, in their order: those of a request,
+// and with Responses what came back behind them.
+func spoken(doc []byte) ([]span, error) {
+	if first(doc) != '{' {
+		return []span{{doc, ""}}, nil
+	}
+	m, err := fields(doc, "")
+	if err != nil {
+		return nil, err
+	}
+	var out []span
+	for _, name := range []string{"messages", "contents", "input", "output"} {
+		raw, ok := m[name]
+		switch {
+		case !ok || absent(raw) && name != "messages":
+			continue
+		case len(out) > 0 && (name != "output" || out[0].path != "/input"):
+			return nil, malformed("/"+name, "stands beside %s: want one of them", out[0].path[1:])
+		case name == "input" && first(raw) == '"':
+			raw = json.RawMessage("[]") // a user's words
+		}
+		out = append(out, span{raw, "/" + name})
+	}
+	if out == nil {
+		return nil, malformed("/messages", "is missing: want an object with messages, input or contents, or the array of them")
+	}
+	return out, nil
 }
 
 // traceOf names a recording by what it says, however it is laid out.
@@ -133,9 +166,11 @@ func traceOf(doc []byte) string {
 
 // recorder folds messages into turns.
 type recorder struct {
-	out    Recording
-	format Format
-	open   *RecordedTurn // whose answers may still come
+	out       Recording
+	format    Format
+	open      *RecordedTurn     // whose answers may still come
+	gathering bool              // and whose calls: they come as items, one by one
+	before    []json.RawMessage // items that stand before a call
 }
 
 func (r *recorder) message(raw json.RawMessage, path string) error {
@@ -143,19 +178,32 @@ func (r *recorder) message(raw json.RawMessage, path string) error {
 	if err != nil {
 		return err
 	}
-	role, err := text(m["role"], path+"/role")
+	kind, err := text(m["type"], path+"/type")
 	if err != nil {
 		return err
+	}
+	role, err := text(m["role"], path+"/role")
+	switch {
+	case err != nil:
+		return err
+	case !absent(m["parts"]) && role != "assistant" && role != "tool":
+		return r.content(m, role, path)
+	case kind != "" && role == "" || kind == "message" && r.format == Responses:
+		return r.item(raw, m, kind, role, path)
 	}
 	switch role {
 	case "assistant":
 		return r.assistant(m, path)
 	case "tool":
+		if first(m["content"]) == '[' && absent(m["tool_call_id"]) {
+			return r.results(m, path)
+		}
 		if err := r.speak(OpenAI, path); err != nil {
 			return err
 		}
-		return r.answer(m, "tool_call_id", path, "role", "tool_call_id")
+		return r.answer(m, "tool_call_id", "content", path, "role", "tool_call_id")
 	case "user":
+		r.gathering = false
 		return r.user(m, path)
 	}
 	return nil
@@ -171,6 +219,9 @@ func (r *recorder) speak(f Format, path string) error {
 }
 
 func (r *recorder) assistant(m map[string]json.RawMessage, path string) error {
+	if r.format == Responses {
+		return nil // words between calls and their answers
+	}
 	r.open = nil
 	var calls []events.RawCall
 	var err error
@@ -178,12 +229,24 @@ func (r *recorder) assistant(m map[string]json.RawMessage, path string) error {
 	if !absent(m["tool_calls"]) {
 		calls, err = eachCall(m["tool_calls"], path+"/tool_calls", callOpenAI)
 	} else if first(m["content"]) == '[' {
-		f = Anthropic
-		calls, err = eachCall(m["content"], path+"/content", blockAnthropic)
+		if f, calls, err = Anthropic, nil, nil; sniffParts(m["content"]) {
+			f = AISDK
+			calls, err = partsAISDK(m["content"], path+"/content")
+		} else {
+			calls, err = blocksAnthropic(m["content"], path+"/content")
+		}
 	}
 	if err != nil || len(calls) == 0 {
 		return err
 	}
+	if f == OpenAI {
+		calls[0].Extra = aroundOpenAI(calls[0], m)
+	}
+	return r.asked(f, calls, path)
+}
+
+// asked begins a turn.
+func (r *recorder) asked(f Format, calls []events.RawCall, path string) error {
 	if err := r.speak(f, path); err != nil {
 		return err
 	}
@@ -217,47 +280,53 @@ func (r *recorder) user(m map[string]json.RawMessage, path string) error {
 		if err := r.speak(Anthropic, path); err != nil {
 			return err
 		}
-		if err := r.answer(b, "tool_use_id", path, "type", "tool_use_id"); err != nil {
+		if err := r.answer(b, "tool_use_id", "content", path, "type", "tool_use_id"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// place is the offset of the first call with that id and no answer, or -1.
-func (t *RecordedTurn) place(id string) int {
+// place is the offset of the first call with that id and no answer, or -1. Where a call may
+// have no id, name must be its tool's.
+func (t *RecordedTurn) place(id, name string) int {
 	if t == nil {
 		return -1
 	}
 	for i, c := range t.Calls {
-		if c.ProviderID == id && t.Answers[i] == nil {
+		if c.ProviderID == id && t.Answers[i] == nil && (id != "" || name == "" || c.Tool == name) {
 			return i
 		}
 	}
 	return -1
 }
 
-// answer gives the answer m to the first open call of its id.
-func (r *recorder) answer(m map[string]json.RawMessage, idField, path string, own ...string) error {
+// answer gives the answer m, which says content, to the first open call of its id.
+func (r *recorder) answer(m map[string]json.RawMessage, idField, content, path string, own ...string) error {
 	id, err := text(m[idField], path+"/"+idField)
 	if err != nil {
 		return err
 	}
-	place := r.open.place(id)
-	if place < 0 {
-		r.out.Skipped = append(r.out.Skipped, fmt.Sprintf("%s answers %q, which no call before it has asked for", path, shorten(id, 64)))
-		return nil
-	}
-	rec, err := newRecorded(r.format, m, own...)
-	if err != nil {
-		return malformed(path+"/content", "want a string%s", because(err))
-	}
-	a := &RecordedAnswer{Content: m["content"], Result: rec.result()}
+	a := &RecordedAnswer{Content: m[content]}
 	if raw, ok := m["name"]; ok {
 		if name, err := text(raw, path); err == nil && first(raw) == '"' {
 			a.Name = &name
 		}
 	}
+	name := ""
+	if r.format == Gemini && a.Name != nil {
+		name = *a.Name
+	}
+	place := r.open.place(id, name)
+	if place < 0 {
+		r.out.Skipped = append(r.out.Skipped, fmt.Sprintf("%s answers %q, which no call before it has asked for", path, shorten(cmp.Or(id, name), 64)))
+		return nil
+	}
+	rec, err := newRecorded(r.format, m, content, own...)
+	if err != nil {
+		return malformed(path+"/"+content, "cannot be read%s", because(err))
+	}
+	a.Result = rec.result()
 	r.open.Answers[place] = a
 	return nil
 }

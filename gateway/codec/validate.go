@@ -149,13 +149,17 @@ func uses(content json.RawMessage, i int, seen map[string]bool) ([]string, error
 		return nil, err
 	}
 	var ids []string
+	behind := -1 // a thought behind a tool_use, which another one must follow
 	for j, b := range all {
 		path := at(i) + "/content" + at(j)
 		switch {
 		case b.Type == "tool_result":
 			return nil, malformed(path, "a tool_result in the assistant's message")
+		case b.Type != "tool_use" && len(ids) > 0 && !slices.Contains(thoughtsAnthropic, b.Type):
+			return nil, malformed(path, "%s behind a tool_use", shorten(b.Type, 32))
 		case b.Type != "tool_use" && len(ids) > 0:
-			return nil, malformed(path, "%s behind a tool_use", b.Type)
+			behind = j
+			continue
 		case b.Type != "tool_use":
 			continue
 		case b.ID == "" || plain(b.ID) != b.ID:
@@ -167,8 +171,11 @@ func uses(content json.RawMessage, i int, seen map[string]bool) ([]string, error
 		case first(b.Input) != '{':
 			return nil, malformed(path+"/input", "want an object")
 		}
-		seen[b.ID] = true
+		seen[b.ID], behind = true, -1
 		ids = append(ids, b.ID)
+	}
+	if behind >= 0 {
+		return nil, malformed(at(i)+"/content"+at(behind), "thinking behind the last tool_use")
 	}
 	return ids, nil
 }

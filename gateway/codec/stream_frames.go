@@ -1,0 +1,281 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Framing is how a stream's events are told apart.
+type Framing string
+
+// The framings.
+const (
+	FramingSSE    Framing = "sse"    // text/event-stream
+	FramingNDJSON Framing = "ndjson" // application/x-ndjson: one event a line
+	FramingArray  Framing = "array"  // application/json: a JSON array of events, as Gemini sends without alt=sse
+)
+
+// event is one event of a stream.
+type event struct {
+	name string // of the event field; "" where it has none
+	data []byte
+}
+
+// done says whether it is the [DONE] that ends streams of OpenAI and of many routers.
+func (e event) done() bool { return string(bytes.TrimSpace(e.data)) == "[DONE]" }
+
+var bom = []byte("\xEF\xBB\xBF")
+
+// frames cuts bytes into events. A line may end with LF, CR LF or CR, and bytes may be
+// cut anywhere.
+type frames struct {
+	framing Framing
+	begun   bool   // past a byte order mark
+	cr      bool   // the line before ended with CR: an LF belongs to it
+	line    []byte // of which the end has not come
+	name    []byte
+	data    []byte
+	some    bool // the event has data
+	array   elements
+}
+
+// size is how many bytes are held.
+func (f *frames) size() int { return len(f.line) + len(f.data) + len(f.name) + len(f.array.value) }
+
+// drop forgets what is held.
+func (f *frames) drop() { f.line, f.data, f.name, f.array.value = nil, nil, nil, nil }
+
+// add takes bytes and gives the events that they complete. The data of an event is good
+// until give returns.
+func (f *frames) add(p []byte, give func(event) error) error {
+	if !f.begun {
+		rest, ok := f.begin(p)
+		if !ok {
+			return nil
+		}
+		p = rest
+	}
+	if f.framing == FramingArray {
+		return f.array.add(p, give)
+	}
+	for len(p) > 0 {
+		if f.cr {
+			f.cr = false
+			if p[0] == '\n' {
+				p = p[1:]
+				continue
+			}
+		}
+		i := bytes.IndexAny(p, "\r\n")
+		if i < 0 {
+			return f.keep(p)
+		}
+		if err := f.keep(p[:i]); err != nil {
+			return err
+		}
+		f.cr = p[i] == '\r'
+		p = p[i+1:]
+		if err := f.endLine(give); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin skips a byte order mark and looks at the first byte that is no blank. false: it
+// has not come.
+func (f *frames) begin(p []byte) ([]byte, bool) {
+	f.line = append(f.line, p...)
+	if len(f.line) < len(bom) && bytes.HasPrefix(bom, f.line) {
+		return nil, false
+	}
+	all := bytes.TrimPrefix(f.line, bom)
+	if f.framing == "" {
+		switch first(all[:min(len(all), maxBlank)]) {
+		case 0:
+			if len(all) < maxBlank {
+				return nil, false
+			}
+			f.framing = FramingSSE
+		case '{':
+			f.framing = FramingNDJSON
+		case '[':
+			f.framing = FramingArray
+		default:
+			f.framing = FramingSSE
+		}
+	}
+	f.begun, f.line = true, nil
+	return all, true
+}
+
+// maxBlank is how many blanks may stand before what tells the framing.
+const maxBlank = 1024
+
+// keep adds to a line whose end has not come.
+func (f *frames) keep(p []byte) error {
+	if len(f.line)+len(p)+len(f.data) > MaxBody {
+		return tooLarge("an event of more than %d bytes", MaxBody)
+	}
+	f.line = append(f.line, p...)
+	return nil
+}
+
+// endLine takes a line that is whole.
+func (f *frames) endLine(give func(event) error) error {
+	line := f.line
+	f.line = f.line[:0]
+	if f.framing == FramingNDJSON {
+		if len(bytes.TrimSpace(line)) == 0 {
+			return nil
+		}
+		return give(event{data: line})
+	}
+	if len(line) == 0 {
+		return f.endEvent(give)
+	}
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "data":
+		if f.some {
+			f.data = append(f.data, '\n')
+		}
+		f.data, f.some = append(f.data, value...), true
+	case "event":
+		if len(value) > MaxName {
+			value = value[:MaxName]
+		}
+		f.name = append(f.name[:0], value...)
+	}
+	return nil // comments, id, retry, and fields that nobody knows yet
+}
+
+// endEvent gives the event whose last line has come, if it holds anything.
+func (f *frames) endEvent(give func(event) error) error {
+	e := event{name: string(f.name), data: f.data}
+	some := f.some && len(bytes.TrimSpace(f.data)) > 0
+	f.name, f.data, f.some = f.name[:0], f.data[:0], false
+	if !some {
+		return nil
+	}
+	return give(e)
+}
+
+// end gives what stands at the end of the input without a line's or an event's end. It
+// counts where it is whole: an object and [DONE] show their own ends, and what does not
+// was cut.
+func (f *frames) end(give func(event) error) error {
+	if !f.begun {
+		f.framing, f.line = FramingSSE, nil
+		return nil // blanks at most
+	}
+	if f.framing == FramingArray {
+		return f.array.end()
+	}
+	open := len(f.line) > 0
+	cut := func(e event) error {
+		if err := give(e); err != nil {
+			if !e.whole() {
+				return fault(FaultCut, "it ended in the middle of an event")
+			}
+			return err
+		}
+		return nil
+	}
+	if open {
+		if err := f.endLine(cut); err != nil {
+			return err
+		}
+	}
+	if f.framing == FramingSSE {
+		return f.endEvent(cut)
+	}
+	return nil
+}
+
+// whole says whether the data of an event shows its own end.
+func (e event) whole() bool { return e.done() || checkDepth(e.data) == nil && json.Valid(e.data) }
+
+// elements cuts an array into its elements, which are objects.
+type elements struct {
+	value   []byte // of which the end has not come
+	depth   int    // of brackets within it
+	quoted  bool
+	escaped bool
+	opened  bool // the array's [ has come
+	closed  bool // and its ]
+	count   int
+	comma   bool // since the last element
+}
+
+// add takes bytes and gives the elements that they complete.
+func (a *elements) add(p []byte, give func(event) error) error {
+	for _, c := range p {
+		if a.depth == 0 {
+			if err := a.between(c); err != nil {
+				return err
+			}
+			continue
+		}
+		if len(a.value) == MaxBody {
+			return tooLarge("an event of more than %d bytes", MaxBody)
+		}
+		a.value = append(a.value, c)
+		a.inside(c)
+		if a.depth > 0 {
+			continue
+		}
+		a.count, a.comma = a.count+1, false
+		if err := give(event{data: a.value}); err != nil {
+			return err
+		}
+		a.value = a.value[:0]
+	}
+	return nil
+}
+
+// inside takes a byte of an element.
+func (a *elements) inside(c byte) {
+	switch {
+	case a.escaped:
+		a.escaped = false
+	case a.quoted && c == '\\':
+		a.escaped = true
+	case c == '"':
+		a.quoted = !a.quoted
+	case a.quoted:
+	case c == '{' || c == '[':
+		a.depth++
+	case c == '}' || c == ']':
+		a.depth--
+	}
+}
+
+// between takes a byte that is in no element.
+func (a *elements) between(c byte) error {
+	switch {
+	case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+	case a.closed:
+		return fault(FaultAfterEnd, "something follows the array")
+	case c == '[' && !a.opened:
+		a.opened = true
+	case c == ',' && a.count > 0 && !a.comma:
+		a.comma = true
+	case c == ']' && a.opened && !a.comma:
+		a.closed = true
+	case c == '{' && a.opened && (a.count == 0 || a.comma):
+		a.value, a.depth = append(a.value[:0], c), 1
+	default:
+		return fault(FaultMalformed, "%q between the events of an array: want [{…},{…}]", c)
+	}
+	return nil
+}
+
+// end returns nil where the array was closed.
+func (a *elements) end() error {
+	if !a.closed {
+		return fault(FaultCut, "it ended before the array's ]")
+	}
+	return nil
+}
