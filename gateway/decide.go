@@ -15,16 +15,21 @@ import (
 	"github.com/sluice-run/sluice/projections"
 )
 
-// ApprovalID names one asking of a call.
+// ApprovalID names one asking of a call: for a person's yes, or for what its tool needs.
 type ApprovalID struct {
 	Call   events.CallKey
-	Asking int // from 1; 0 means the call's last
+	Asking int  // from 1; 0 means the call's last
+	Input  bool // its tool has asked; where Asking is 0, too, false means the call's last of either
 }
 
-// String is trace/turn/call@asking, without @asking where that is the last one.
+// String is trace/turn/call@asking, with an i before the number of what a tool has asked,
+// and without @asking where that is the last one.
 func (id ApprovalID) String() string {
-	if id.Asking == 0 {
+	switch {
+	case id.Asking == 0:
 		return id.Call.String()
+	case id.Input:
+		return projections.InputID(id.Call, id.Asking)
 	}
 	return projections.PendingID(id.Call, id.Asking)
 }
@@ -40,11 +45,12 @@ func ParseApprovalID(s string) (ApprovalID, error) {
 	if !named {
 		return id, nil
 	}
-	n, err := strconv.Atoi(number)
-	if err != nil || n < 1 || strconv.Itoa(n) != number {
-		return ApprovalID{}, fmt.Errorf("approval %.80q: want trace/turn/call@asking, and the asking from 1", s)
+	digits, input := strings.CutPrefix(number, "i")
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || strconv.Itoa(n) != digits {
+		return ApprovalID{}, fmt.Errorf("approval %.80q: want trace/turn/call@asking, and the asking from 1, with an i before it for what a tool asks", s)
 	}
-	id.Asking = n
+	id.Asking, id.Input = n, input
 	return id, nil
 }
 
@@ -88,6 +94,9 @@ type Decided struct {
 // the node at this door refuse: the call waits on then.
 func (d *Desk) Decide(ctx context.Context, id ApprovalID, a Decision) (Decided, error) {
 	by := person(a.By)
+	if id.Input {
+		return Decided{}, fmt.Errorf("%s: %w: it is what the call's tool asks: answer that", id, lifecycle.ErrNotAsking)
+	}
 	if !a.Yes {
 		t, err := d.act(ctx, id.Call.TurnKey(), lifecycle.Reject{Call: id.Call.Offset, By: by, Asking: id.Asking, Note: wholeText(a.Note)})
 		if err != nil {

@@ -12,14 +12,15 @@ import (
 
 func TestParseApprovalID(t *testing.T) {
 	for text, want := range map[string]ApprovalID{
-		"a/b/0":   {Call: events.CallKey{Trace: "a", Turn: "b"}},
-		"a/b/3@2": {Call: events.CallKey{Trace: "a", Turn: "b", Offset: 3}, Asking: 2},
+		"a/b/0":    {Call: events.CallKey{Trace: "a", Turn: "b"}},
+		"a/b/3@2":  {Call: events.CallKey{Trace: "a", Turn: "b", Offset: 3}, Asking: 2},
+		"a/b/3@i2": {Call: events.CallKey{Trace: "a", Turn: "b", Offset: 3}, Asking: 2, Input: true},
 	} {
 		if id, err := ParseApprovalID(text); err != nil || id != want || id.String() != text {
 			t.Errorf("%q: %+v, %v", text, id, err)
 		}
 	}
-	for _, text := range []string{"", "a/b", "a/b/0@", "a/b/0@0", "a/b/0@-1", "a/b/0@01", "a/b/0@1@2", "a/b/-1", "a/b/0@x", "a b/c/0", "a/b/0@99999999999999999999"} {
+	for _, text := range []string{"", "a/b", "a/b/0@", "a/b/0@0", "a/b/0@-1", "a/b/0@01", "a/b/0@1@2", "a/b/-1", "a/b/0@x", "a/b/0@i", "a/b/0@i0", "a/b/0@ii1", "a/b/0@i01", "a b/c/0", "a/b/0@99999999999999999999"} {
 		if id, err := ParseApprovalID(text); err == nil {
 			t.Errorf("%q is %+v", text, id)
 		}
@@ -32,7 +33,7 @@ func TestDecideSaysWhoseAnswerCounts(t *testing.T) {
 	o := newOwner(t, d.bus)
 	asks(t, d, o, key1, `{"v":1}`, `{"v":2}`, `{"v":3}`)
 	ann, bob := events.Principal{ID: "ann"}, events.Principal{ID: "bob", Kind: "person"}
-	id := func(call, asking int) ApprovalID { return ApprovalID{key1.Call(call), asking} }
+	id := func(call, asking int) ApprovalID { return ApprovalID{Call: key1.Call(call), Asking: asking} }
 	changed := `{"v":9}`
 	d.refuses = func(turn lifecycle.Turn, call int, args lifecycle.Args) string {
 		if turn.Key == key1 && call == 2 && strings.Contains(string(args.JSON), "rm") {

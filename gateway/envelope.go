@@ -15,7 +15,7 @@ import (
 
 // Envelope is a submission as it is sent to POST /v1/turns. Fields that are not
 // named here are errors; inside Message and ToolCalls, which are the provider's,
-// they are tolerated. Exactly one of Message, ToolCalls and Calls must be there.
+// they are tolerated. Exactly one of Message, ToolCalls, Calls and Stream must be there.
 type Envelope struct {
 	Trace     string          `json:"trace,omitempty"` // "" makes one
 	Turn      string          `json:"turn,omitempty"`  // "" makes one
@@ -24,6 +24,7 @@ type Envelope struct {
 	Message   json.RawMessage `json:"message,omitempty"`    // the provider's response or assistant message
 	ToolCalls json.RawMessage `json:"tool_calls,omitempty"` // the provider's array of calls
 	Calls     json.RawMessage `json:"calls,omitempty"`      // ours: [{id, tool, args, key}]
+	Stream    string          `json:"stream,omitempty"`     // the provider's whole stream of events, as it came
 	Workspace string          `json:"workspace,omitempty"`  // absolute; "" means the node's own
 	Mode      string          `json:"mode,omitempty"`       // read_only or write; "" means write
 	CanAsk    bool            `json:"can_ask,omitempty"`
@@ -101,17 +102,17 @@ func (e Envelope) Order() (Order, error) {
 
 func (e Envelope) check() error {
 	given := 0
-	for _, there := range []bool{!isNull(e.Message), !isNull(e.ToolCalls), !isNull(e.Calls)} {
+	for _, there := range []bool{!isNull(e.Message), !isNull(e.ToolCalls), !isNull(e.Calls), e.Stream != ""} {
 		if there {
 			given++
 		}
 	}
-	const next = "send exactly one of message, tool_calls and calls"
+	const next = "send exactly one of message, tool_calls, calls and stream"
 	switch {
 	case given == 0:
 		return BadRequest("there is nothing to run", next)
 	case given > 1:
-		return BadRequest("more than one of message, tool_calls and calls", next)
+		return BadRequest("more than one of message, tool_calls, calls and stream", next)
 	case e.Trace != "" && events.CheckID("trace", e.Trace) != nil:
 		return BadRequest(events.CheckID("trace", e.Trace).Error(), "use another id, or none to have one made")
 	case e.Turn != "" && events.CheckID("turn", e.Turn) != nil:
@@ -131,23 +132,18 @@ func isNull(raw json.RawMessage) bool {
 	return len(b) == 0 || string(b) == "null"
 }
 
-// traceparent says whether s is a W3C trace context of version 00.
+// traceparent says whether s is a W3C trace context.
 func traceparent(s string) bool {
-	if len(s) != 55 || s[:3] != "00-" || s[35] != '-' || s[52] != '-' {
-		return false
-	}
-	for _, part := range []string{s[3:35], s[36:52], s[53:]} {
-		for i := range len(part) {
-			if c := part[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-				return false
-			}
-		}
-	}
-	return true
+	_, ok := events.ParseTraceparent(s)
+	return ok
 }
 
 // calls reads the calls in whatever form they came.
 func (e Envelope) calls() (codec.Format, []events.RawCall, error) {
+	if e.Stream != "" {
+		format, m, err := codec.DecodeStream(e.Format, []byte(e.Stream), codec.StreamOptions{})
+		return format, m.Calls, StreamProblem(err)
+	}
 	raw, as := e.Message, e.Format
 	switch {
 	case !isNull(e.Calls):
@@ -182,46 +178,5 @@ func codecProblem(err error) error {
 	return BadRequest(err.Error(), "send the provider's message as it came, and its format")
 }
 
-// Sniff says which format a JSON text looks like: a provider's message, its bare
-// calls, or ours; openai where nothing speaks for another.
-func Sniff(raw json.RawMessage) codec.Format {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) == nil {
-		return sniffCalls(list)
-	}
-	var m struct {
-		Choices   json.RawMessage   `json:"choices"`
-		ToolCalls json.RawMessage   `json:"tool_calls"`
-		Calls     json.RawMessage   `json:"calls"`
-		Content   []json.RawMessage `json:"content"`
-		Stop      *string           `json:"stop_reason"`
-	}
-	_ = json.Unmarshal(raw, &m) // a part that is of another type speaks for nothing
-	switch {
-	case !isNull(m.Choices) || !isNull(m.ToolCalls):
-		return codec.OpenAI
-	case !isNull(m.Calls):
-		return codec.Neutral
-	case m.Stop != nil:
-		return codec.Anthropic
-	}
-	return sniffCalls(m.Content)
-}
-
-func sniffCalls(list []json.RawMessage) codec.Format {
-	for _, raw := range list {
-		var b struct {
-			Type     string          `json:"type"`
-			Tool     string          `json:"tool"`
-			Function json.RawMessage `json:"function"`
-		}
-		switch err := json.Unmarshal(raw, &b); {
-		case err != nil || !isNull(b.Function):
-		case b.Type == "tool_use" || b.Type == "thinking":
-			return codec.Anthropic
-		case b.Tool != "":
-			return codec.Neutral
-		}
-	}
-	return codec.OpenAI
-}
+// Sniff says which format a JSON text looks like; see codec.Sniff.
+func Sniff(raw json.RawMessage) codec.Format { return codec.Sniff(raw) }

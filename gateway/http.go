@@ -46,6 +46,7 @@ type APIConfig struct {
 	Store   *readstore.Store                // for searches; nil: there is none, and approvals are folded from the log
 	Breaker lifecycle.BreakerConfig         // the node's numbers, by which circuits are shown
 	Policy  PolicyKeeper                    // the policy of the node behind it; nil: there is none to show
+	MCP     http.Handler                    // speaks the Model Context Protocol at /mcp: see CallerOf; nil: nobody does
 	Hosts   []string                        // names this node answers to, besides loopback's
 
 	// Keys is who may come in: it is asked for each request, and its answer may change
@@ -74,6 +75,7 @@ type API struct {
 	store   *readstore.Store
 	breaker lifecycle.BreakerConfig
 	policy  PolicyKeeper
+	mcp     http.Handler
 	hosts   []string
 	ping    time.Duration
 	log     *slog.Logger
@@ -96,7 +98,7 @@ type API struct {
 func NewAPI(c APIConfig) *API {
 	l := c.Limits.filled()
 	a := &API{
-		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, breaker: c.Breaker, policy: c.Policy,
+		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, breaker: c.Breaker, policy: c.Policy, mcp: c.MCP,
 		hosts: c.Hosts, ping: c.Ping, log: c.Log, closing: make(chan struct{}),
 		keys: c.Keys, known: c.Known, open: map[string]bool{healthRoute: true}, tls: c.TLS, now: c.Now, limits: l,
 		places: make(chan struct{}, l.Requests), streams: make(chan struct{}, l.Streams), bodies: newBodies(),
@@ -127,7 +129,7 @@ func (a *API) Close() { close(a.closing) }
 func (a *API) server() *http.Server {
 	return &http.Server{
 		Handler: a.Handler(), ReadHeaderTimeout: headerLimit, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeaders,
-		DisableGeneralOptionsHandler: true, TLSConfig: a.tls,
+		DisableGeneralOptionsHandler: true, TLSConfig: a.tls, ConnContext: withConn,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: 128, SendPingTimeout: time.Minute, PingTimeout: writeLimit, WriteByteTimeout: writeLimit,
 		},

@@ -30,11 +30,14 @@ func acts(r *http.Request, said Who) (events.Principal, error) {
 	return who(r).Acts(events.Principal(said))
 }
 
+// actorAsked is the body of an act that has nothing but an actor in it, if that.
+type actorAsked struct {
+	Principal Who `json:"principal,omitzero"`
+}
+
 // actor is who asks for an act that has nothing but an actor in its body, if that.
 func (a *API) actor(w http.ResponseWriter, r *http.Request) (events.Principal, error) {
-	var in struct {
-		Principal Who `json:"principal,omitzero"`
-	}
+	var in actorAsked
 	if err := a.decodeOptional(w, r, &in); err != nil {
 		return events.Principal{}, err
 	}
@@ -165,8 +168,7 @@ func (a *API) reloadPolicy(w http.ResponseWriter, r *http.Request) error {
 }
 
 // ownOnly leaves those that the caller may see of what waits for a person.
-func ownOnly(r *http.Request, list []projections.Pending) []projections.Pending {
-	id := who(r)
+func ownOnly(id access.Identity, list []projections.Pending) []projections.Pending {
 	if id.Reach(access.Read) == access.All {
 		return list
 	}

@@ -19,7 +19,7 @@ func docPage(t *testing.T, name string) string {
 	return string(text)
 }
 
-var documentedRoute = regexp.MustCompile("`((?:GET|POST) [^`]+)`")
+var documentedRoute = regexp.MustCompile("`((?:GET|POST|PUT|DELETE) [^`]+)`")
 
 // TestRoutesAreDocumented: the page's table has each way in with its parameters' place, and
 // none that there is not.

@@ -26,7 +26,12 @@ import (
 //
 // Who may not watch the log reads the events of a turn of its own with ?trace= and ?turn=.
 // A stream ends where its reader is not let in any more.
+//
+// Who asks for a page gets one: see getEventsPage.
 func (a *API) getEvents(w http.ResponseWriter, r *http.Request) error {
+	if wantsPage(r) {
+		return a.getEventsPage(w, r)
+	}
 	if r.Method == http.MethodHead {
 		w.Header().Set("Allow", http.MethodGet)
 		return problem(http.StatusMethodNotAllowed, "method", "Not by that method", "HEAD of a stream", "use GET")
@@ -128,22 +133,38 @@ type feedRequest struct {
 	follow bool
 }
 
+// filterOf is which events a request asks for.
+func (a *API) filterOf(r *http.Request) (FeedFilter, error) {
+	q := r.URL.Query()
+	one := func(name string) string { return strings.Join(q[name], ",") }
+	f := FeedFilter{Trace: one("trace"), Turn: one("turn"), Tools: several(q["tool"])}
+	var err error
+	if f.Kinds, err = ParseKinds(several(q["kind"])); err != nil {
+		return f, BadRequest(err.Error(), "use the kinds of the documentation")
+	}
+	return f, f.check()
+}
+
+// check returns nil for a filter whose ids are ids.
+func (f FeedFilter) check() error {
+	switch {
+	case f.Trace != "" && events.CheckID("trace", f.Trace) != nil:
+		return events.CheckID("trace", f.Trace)
+	case f.Turn != "" && events.CheckID("turn", f.Turn) != nil:
+		return events.CheckID("turn", f.Turn)
+	case f.Turn != "" && f.Trace == "":
+		return BadRequest("turn without trace", "a turn's id is unique only in its trace: send both")
+	}
+	return nil
+}
+
 func (a *API) feedOf(r *http.Request) (feedRequest, error) {
 	out := feedRequest{follow: true}
 	q := r.URL.Query()
 	var err error
 	one := func(name string) string { return strings.Join(q[name], ",") }
-	out.filter = FeedFilter{Trace: one("trace"), Turn: one("turn"), Tools: several(q["tool"])}
-	if out.filter.Kinds, err = ParseKinds(several(q["kind"])); err != nil {
-		return out, BadRequest(err.Error(), "use the kinds of the documentation")
-	}
-	switch f := out.filter; {
-	case f.Trace != "" && events.CheckID("trace", f.Trace) != nil:
-		return out, events.CheckID("trace", f.Trace)
-	case f.Turn != "" && events.CheckID("turn", f.Turn) != nil:
-		return out, events.CheckID("turn", f.Turn)
-	case f.Turn != "" && f.Trace == "":
-		return out, BadRequest("turn without trace", "a turn's id is unique only in its trace: send both")
+	if out.filter, err = a.filterOf(r); err != nil {
+		return out, err
 	}
 	switch v := one("follow"); v {
 	case "", "true":

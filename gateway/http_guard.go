@@ -212,12 +212,16 @@ const curlMedia = "application/x-www-form-urlencoded"
 // site cannot send JSON without asking first, and nobody answers that question here. A
 // program may say nothing, or what curl says of any body where it is not told otherwise; a
 // browser, which always marks a request that a page of another site has sent, is refused.
-func checkMedia(r *http.Request) error {
+// others are what a body may be besides, none of which such a page can send either.
+func checkMedia(r *http.Request, others ...string) error {
 	if r.Method != http.MethodPost {
 		return nil
 	}
 	given := r.Header["Content-Type"]
 	mixed := func(detail string) error {
+		if len(others) > 0 {
+			return problem(http.StatusUnsupportedMediaType, "media", "The body is no stream of events", detail, "send Content-Type: "+strings.Join(others, " or "))
+		}
 		return problem(http.StatusUnsupportedMediaType, "media", "The body is no JSON", detail, "send Content-Type: application/json (curl: --json)")
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
@@ -231,7 +235,7 @@ func checkMedia(r *http.Request) error {
 		return nil
 	}
 	media, params, err := mime.ParseMediaType(given[0])
-	if err != nil || len(given) > 1 || media != "application/json" {
+	if err != nil || len(given) > 1 || media != "application/json" && !slices.Contains(others, media) {
 		return mixed(fmt.Sprintf("Content-Type %.120q", strings.Join(given, ", ")))
 	}
 	if set := params["charset"]; set != "" && !strings.EqualFold(set, "utf-8") {

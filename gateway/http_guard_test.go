@@ -43,7 +43,7 @@ func TestHTTPQueriesAreReadInFull(t *testing.T) {
 	d := newGuarded(t, nil)
 	for path, part := range map[string]string{
 		"/v1/whoami?x=1":                                        "there are none here",
-		"/v1/turns/tr/tu?format=openai":                         "there are none here",
+		"/v1/turns/tr/tu?format=openai":                         "known here: wait_ms",
 		"/v1/events?access_token=x":                             "known here: from, trace",
 		"/v1/tools?format=openai;drop=1":                        "cannot be read",
 		"/v1/tools?%zz":                                         "cannot be read",

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -25,19 +27,75 @@ func (a *API) until(r *http.Request) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
+// errNoTools is the problem of a door that no node with tools is behind.
+var errNoTools = problem(http.StatusNotFound, "no-tools", "This door has no tools", "no node runs behind it", "ask a node")
+
+// getTools is GET /v1/tools: the array that a provider's API takes, all of it or a page.
+// The array has no room for a cursor: the header Link has the next page's address.
 func (a *API) getTools(w http.ResponseWriter, r *http.Request) error {
 	if a.tools == nil {
-		return problem(http.StatusNotFound, "no-tools", "This door has no tools", "no node runs behind it", "ask a node")
+		return errNoTools
 	}
-	format := r.URL.Query().Get("format")
-	if format == "" {
-		format = "openai"
-	}
-	list, err := a.tools(r.Context(), format)
+	q := r.URL.Query()
+	limit, err := limitOf(r)
 	if err != nil {
 		return err
 	}
-	ok(w, list)
+	list, err := a.tools(r.Context(), cmp.Or(q.Get("format"), "openai"))
+	if err != nil {
+		return err
+	}
+	if limit > 0 || q.Has("cursor") {
+		var next string
+		if list, next, err = toolsBehind(list, q.Get("cursor"), limit); err != nil {
+			return err
+		}
+		if next != "" {
+			q.Set("cursor", next)
+			w.Header().Set("Link", "</v1/tools?"+q.Encode()+`>; rel="next"`)
+		}
+	}
+	okTagged(w, r, list)
+	return nil
+}
+
+// toolsBehind is the part of a sorted tool list behind a name, at most limit of them (0:
+// all), and the name that the next part is behind; "" where there is none.
+func toolsBehind(list json.RawMessage, cursor string, limit int) (part json.RawMessage, next string, err error) {
+	var all []json.RawMessage
+	if err := json.Unmarshal(list, &all); err != nil {
+		return nil, "", err
+	}
+	out, last := []json.RawMessage{}, ""
+	for _, raw := range all {
+		var t struct {
+			Name     string
+			Function struct{ Name string }
+		}
+		_ = json.Unmarshal(raw, &t) // what is of another form has no name
+		name := cmp.Or(t.Name, t.Function.Name)
+		if name == "" {
+			return nil, "", BadRequest("a page of tools in this format", "leave limit and cursor out: its tools are one list")
+		}
+		if name <= cursor {
+			continue
+		}
+		if limit > 0 && len(out) == limit {
+			next = last
+			break
+		}
+		out, last = append(out, raw), name
+	}
+	part, err = json.Marshal(out)
+	return part, next, err
+}
+
+// checkDigest returns nil for a blob's digest.
+func checkDigest(digest string) error {
+	sum, isDigest := strings.CutPrefix(digest, "sha256:")
+	if b, err := hex.DecodeString(sum); !isDigest || err != nil || len(b) != 32 || strings.ToLower(sum) != sum {
+		return BadRequest(fmt.Sprintf("digest %.100q", digest), "send sha256: and 64 hex digits")
+	}
 	return nil
 }
 
@@ -45,9 +103,8 @@ func (a *API) getTools(w http.ResponseWriter, r *http.Request) error {
 // claim to be. Who may not read everything names a turn that refers to it.
 func (a *API) getBlob(w http.ResponseWriter, r *http.Request) error {
 	digest := r.PathValue("digest")
-	sum, isDigest := strings.CutPrefix(digest, "sha256:")
-	if b, err := hex.DecodeString(sum); !isDigest || err != nil || len(b) != 32 || strings.ToLower(sum) != sum {
-		return BadRequest(fmt.Sprintf("digest %q", digest), "send sha256: and 64 hex digits")
+	if err := checkDigest(digest); err != nil {
+		return err
 	}
 	if err := a.mayBlob(r, digest); err != nil {
 		return err
@@ -56,11 +113,13 @@ func (a *API) getBlob(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if unchanged(w, r, `"`+digest+`"`) {
+		return nil
+	}
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", "attachment")
 	h.Set("Content-Length", strconv.Itoa(len(data)))
-	h.Set("ETag", `"`+digest+`"`)
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit)) // not every writer has one
 	_, _ = w.Write(data)                                                           // a client that has gone hears nothing
 	return nil

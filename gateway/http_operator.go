@@ -27,15 +27,18 @@ func (a *API) getNodes(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// circuitList answers GET /v1/breakers.
+type circuitList struct {
+	Breakers []Circuit `json:"breakers"`
+}
+
 // getBreakers is GET /v1/breakers: all circuits that the cluster has a cell of.
 func (a *API) getBreakers(w http.ResponseWriter, r *http.Request) error {
 	list, err := a.desk.Circuits(r.Context(), a.breaker)
 	if err != nil {
 		return err
 	}
-	ok(w, struct {
-		Breakers []Circuit `json:"breakers"`
-	}{list})
+	ok(w, circuitList{list})
 	return nil
 }
 
@@ -80,13 +83,16 @@ func (a *API) resetBreaker(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// openAsked is the body of POST /v1/breakers/{tool}/open.
+type openAsked struct {
+	Principal Who    `json:"principal,omitzero"`
+	ForMS     int64  `json:"for_ms"` // 1 000 to 2 592 000 000
+	Reason    string `json:"reason,omitempty"`
+}
+
 // openBreaker is POST /v1/breakers/{tool}/open: a person switches a tool off.
 func (a *API) openBreaker(w http.ResponseWriter, r *http.Request) error {
-	var in struct {
-		Principal Who    `json:"principal,omitzero"`
-		ForMS     int64  `json:"for_ms"`
-		Reason    string `json:"reason,omitempty"`
-	}
+	var in openAsked
 	if err := a.decodeOptional(w, r, &in); err != nil {
 		return err
 	}
@@ -105,6 +111,21 @@ func (a *API) openBreaker(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// undoAsked is the body of POST …/calls/{call}/compensate.
+type undoAsked struct {
+	Principal Who    `json:"principal,omitzero"`
+	Reason    string `json:"reason,omitempty"`
+	WaitMS    int64  `json:"wait_ms,omitempty"` // how long to wait for the undo's end; at most an hour
+}
+
+// check returns nil for a body that can be heeded.
+func (in undoAsked) check() error {
+	if in.WaitMS < 0 || in.WaitMS > MaxWait.Milliseconds() {
+		return BadRequest(fmt.Sprintf("wait_ms %d", in.WaitMS), fmt.Sprintf("say 0 to %d", MaxWait.Milliseconds()))
+	}
+	return nil
+}
+
 // compensate is POST …/calls/{call}/compensate. It answers 202 with the undo's call
 // once that is durable, or 200 with what became of it if it ended within wait_ms.
 func (a *API) compensate(w http.ResponseWriter, r *http.Request) error {
@@ -112,16 +133,12 @@ func (a *API) compensate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var in struct {
-		Principal Who    `json:"principal,omitzero"`
-		Reason    string `json:"reason,omitempty"`
-		WaitMS    int64  `json:"wait_ms,omitempty"`
-	}
+	var in undoAsked
 	if err := a.decodeOptional(w, r, &in); err != nil {
 		return err
 	}
-	if in.WaitMS < 0 || in.WaitMS > MaxWait.Milliseconds() {
-		return BadRequest(fmt.Sprintf("wait_ms %d", in.WaitMS), fmt.Sprintf("say 0 to %d", MaxWait.Milliseconds()))
+	if err := in.check(); err != nil {
+		return err
 	}
 	by, err := acts(r, in.Principal)
 	if err != nil {

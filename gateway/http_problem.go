@@ -29,6 +29,8 @@ type Problem struct {
 
 	Roles []access.Role `json:"roles,omitempty"` // any of which would allow it
 
+	Fields []FieldProblem `json:"fields,omitempty"` // of an answer to a tool, that do not fit
+
 	wait time.Duration // until it is worth asking again; 0: it is not known
 }
 
@@ -63,6 +65,7 @@ var verdicts = []struct {
 	{lifecycle.ErrSubmission, http.StatusUnprocessableEntity, "submission-refused", "The submission is refused", "mend the field that the detail names, and submit again"},
 	{lifecycle.ErrWords, http.StatusRequestEntityTooLarge, "too-long", "Somebody says too much", "say it shorter"},
 	{lifecycle.ErrArgs, http.StatusUnprocessableEntity, "arguments-refused", "The arguments are refused", "send one JSON object that fits the tool's schema and that the policy allows"},
+	{lifecycle.ErrAnswers, http.StatusUnprocessableEntity, "answers-refused", "The answers do not fit what was asked", "mend the fields that are named, and answer again: the call waits"},
 	{events.ErrID, http.StatusBadRequest, "bad-id", "An id is not one", "use 1 to 64 of A-Z a-z 0-9 _ -"},
 	{lifecycle.ErrNoTurn, http.StatusNotFound, "no-turn", "There is no such turn", "check the ids; GET /v1/events shows what is there"},
 	{lifecycle.ErrNoCall, http.StatusNotFound, "no-call", "There is no such call", "a call is named by its place in the turn, from 0"},
@@ -74,6 +77,7 @@ var verdicts = []struct {
 	{lifecycle.ErrExpired, http.StatusConflict, "expired", "The time to answer is over", "nothing more can be approved here: the agent may ask again"},
 	{ErrNoApproval, http.StatusNotFound, "no-approval", "There is no such approval", "GET /v1/approvals shows what waits"},
 	{lifecycle.ErrNotAsking, http.StatusConflict, "not-asking", "No approval is asked for", "look at GET /v1/approvals"},
+	{lifecycle.ErrNoInput, http.StatusConflict, "no-input", "Its tool asks for nothing", "look at GET /v1/approvals"},
 	{lifecycle.ErrCancelled, http.StatusConflict, "cancelled", "Its end was asked for", "nothing more can be approved here"},
 	{lifecycle.ErrEnded, http.StatusConflict, "ended", "It has ended", "GET the turn to see how"},
 	{lifecycle.ErrNothing, http.StatusConflict, "nothing-to-resolve", "There is nothing to resolve", "only an end whose effects are possible can be resolved"},
@@ -103,6 +107,10 @@ func problemOf(err error) *Problem {
 			var d *access.Denied
 			if errors.As(err, &d) {
 				p.Roles = d.Missing
+			}
+			var u unfit
+			if errors.As(err, &u) {
+				p.Fields = u.fields
 			}
 			return p
 		}
@@ -142,10 +150,15 @@ func writeJSON(w http.ResponseWriter, status int, media string, v any) {
 		status, media = http.StatusInternalServerError, "application/problem+json"
 		body = []byte(`{"type":"urn:sluice:problem:internal","title":"The answer has no JSON form","status":500}`)
 	}
+	writeBody(w, status, media, append(body, '\n'))
+}
+
+// writeBody answers with bytes.
+func writeBody(w http.ResponseWriter, status int, media string, body []byte) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeLimit)) // not every writer has one
 	w.Header().Set("Content-Type", media)
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a client that has gone hears nothing
+	_, _ = w.Write(body) // a client that has gone hears nothing
 }
 
 func ok(w http.ResponseWriter, v any) { writeJSON(w, http.StatusOK, "application/json", v) }

@@ -26,17 +26,19 @@ const (
 func (a *API) routes() []route {
 	return []route{
 		{"POST /v1/turns", access.Submit, "", a.submit},
-		{"GET /v1/turns/{trace}/{turn}", access.Read, "", a.getTurn},
-		{"GET /v1/turns/{trace}/{turn}/messages", access.Read, "format", a.getMessages},
-		{"GET /v1/turns/{trace}/{turn}/events", access.Read, "", a.getTurnEvents},
+		{streamRoute, access.Submit, streamQuery, a.submitStream},
+		{"GET /v1/turns/{trace}/{turn}", access.Read, "wait_ms", a.getTurn},
+		{"GET /v1/turns/{trace}/{turn}/messages", access.Read, "format wait_ms", a.getMessages},
+		{"GET /v1/turns/{trace}/{turn}/events", access.Read, "cursor limit wait_ms", a.getTurnEvents},
 		{"POST /v1/turns/{trace}/{turn}/cancel", access.Cancel, "", a.cancelTurn},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/cancel", access.Cancel, "", a.cancelCall},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/approve", access.Approve, "", a.approve},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/deny", access.Approve, "", a.deny},
+		{"POST /v1/turns/{trace}/{turn}/calls/{call}/answer", access.Approve, "", a.answerInput},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/resolve", access.Resolve, "", a.resolve},
 		{"POST /v1/turns/{trace}/{turn}/calls/{call}/compensate", access.Compensate, "", a.compensate},
-		{"GET /v1/approvals", access.Read, "", a.getApprovals},
-		{"GET /v1/approvals/{trace}/{turn}/{call}", access.Read, "asking", a.getApproval},
+		{"GET /v1/approvals", access.Read, "cursor limit wait_ms", a.getApprovals},
+		{"GET /v1/approvals/{trace}/{turn}/{call}", access.Read, "asking kind", a.getApproval},
 		{"GET /v1/traces", access.Watch, "since until tool status principal text order cursor limit", a.getTraces},
 		{"GET /v1/traces/{trace}", access.Watch, "", a.getTrace},
 		{"GET /v1/traces/{trace}/timeline", access.Watch, "cursor limit", a.getTimeline},
@@ -48,12 +50,16 @@ func (a *API) routes() []route {
 		{"GET /v1/breakers/{tool}", access.Watch, "", a.getBreaker},
 		{"POST /v1/breakers/{tool}/reset", access.Operate, "", a.resetBreaker},
 		{"POST /v1/breakers/{tool}/open", access.Operate, "", a.openBreaker},
-		{"GET /v1/tools", access.Read, "format", a.getTools},
-		{"GET /v1/events", access.Read, "from trace turn kind tool follow", a.getEvents},
+		{"GET /v1/tools", access.Read, "format cursor limit", a.getTools},
+		{"GET /v1/events", access.Read, "from trace turn kind tool follow limit wait_ms", a.getEvents},
 		{"GET /v1/blobs/{digest}", access.Read, "trace turn", a.getBlob},
 		{"GET /v1/policy", access.Watch, "", a.getPolicy},
 		{"POST /v1/policy/reload", access.Policy, "", a.reloadPolicy},
+		{"POST " + mcpPath, access.Submit, "", a.postMCP},
+		{"GET " + mcpPath, access.Submit, "", a.getMCP},
+		{"DELETE " + mcpPath, access.Submit, "", a.deleteMCP},
 		{"GET /v1/whoami", "", "", a.getWhoami},
+		{openAPIRoute, "", "", a.getOpenAPI},
 		{healthRoute, "", "", a.getHealth},
 		{readyRoute, access.Watch, "", a.getReady},
 		{metricsRoute, access.Watch, "", a.getMetrics},
@@ -81,7 +87,7 @@ func (a *API) enter(rt route) http.Handler {
 			err = checkQuery(r, known)
 		}
 		if err == nil {
-			err = checkMedia(r)
+			err = checkMedia(r, mediaOf[rt.pattern]...)
 		}
 		if err == nil {
 			err = rt.serve(w, r)
@@ -124,17 +130,35 @@ func (a *API) allowedOn(r *http.Request, verb access.Verb) error {
 	return access.MayOn(who(r), verb, v.Turn.Submitted.Principal)
 }
 
-// nowhere answers what no route does: by another method, or not at all.
+// methodsOf are the methods by which a path is answered, with OPTIONS; none where there is
+// no such path.
+func methodsOf(mux *http.ServeMux, r *http.Request) []string {
+	var out []string
+	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = m
+		if _, pattern := mux.Handler(other); pattern != "/" {
+			out = append(out, m)
+		}
+	}
+	if len(out) > 0 {
+		out = append(out, http.MethodOptions)
+	}
+	return out
+}
+
+// nowhere answers what no route does: which methods there are, what comes by another one,
+// and what is not there at all.
 func (a *API) nowhere(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		for _, m := range []string{http.MethodGet, http.MethodPost} {
-			other := r.Clone(r.Context())
-			other.Method = m
-			if _, pattern := mux.Handler(other); pattern != "/" {
-				w.Header().Set("Allow", m)
-				a.writeProblem(w, r, problem(http.StatusMethodNotAllowed, "method", "Not by that method", r.Method+" "+r.URL.Path, "use "+m))
+		if known := methodsOf(mux, r); len(known) > 0 {
+			w.Header().Set("Allow", strings.Join(known, ", "))
+			if r.Method == http.MethodOptions {
+				w.WriteHeader(http.StatusNoContent)
 				return
 			}
+			a.writeProblem(w, r, problem(http.StatusMethodNotAllowed, "method", "Not by that method", r.Method+" "+r.URL.Path, "use "+known[0]))
+			return
 		}
 		var all []string
 		for _, rt := range a.routes() {

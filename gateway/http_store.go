@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/events"
-	"github.com/sluice-run/sluice/projections"
 	"github.com/sluice-run/sluice/projections/readstore"
 )
 
@@ -65,16 +64,32 @@ func (a *API) level(ctx context.Context) (behind uint64, err error) {
 	return s.Behind, err
 }
 
+// tracesPage answers GET /v1/traces.
+type tracesPage struct {
+	readstore.Page
+	Behind uint64 `json:"behind,omitempty"` // commits that the read store lacked
+}
+
+// timelinePage answers GET …/timeline.
+type timelinePage struct {
+	readstore.TimelinePage
+	Behind uint64 `json:"behind,omitempty"` // commits that the read store lacked
+}
+
+// usagePage answers GET /v1/usage.
+type usagePage struct {
+	Usage  []readstore.Use `json:"usage"`
+	More   bool            `json:"more,omitempty"`   // there are other rows: ask for fewer days
+	Behind uint64          `json:"behind,omitempty"` // commits that the read store lacked
+}
+
 // getTraces is GET /v1/traces: the traces that pass, newest first.
 func (a *API) getTraces(w http.ResponseWriter, r *http.Request) error {
 	q, err := a.traceQuery(r)
 	if err != nil {
 		return err
 	}
-	var out struct {
-		readstore.Page
-		Behind uint64 `json:"behind,omitempty"` // commits that the read store lacked
-	}
+	var out tracesPage
 	out.Behind, err = a.ask(r, func(ctx context.Context, s *readstore.Store) (err error) {
 		out.Page, err = s.Traces(ctx, q)
 		return err
@@ -173,10 +188,7 @@ func (a *API) getTimeline(w http.ResponseWriter, r *http.Request) error {
 	if q.Limit, err = limitOf(r); err != nil {
 		return err
 	}
-	var out struct {
-		readstore.TimelinePage
-		Behind uint64 `json:"behind,omitempty"`
-	}
+	var out timelinePage
 	out.Behind, err = a.ask(r, func(ctx context.Context, s *readstore.Store) (err error) {
 		out.TimelinePage, err = s.Timeline(ctx, name, q)
 		return err
@@ -198,11 +210,7 @@ func (a *API) getUsage(w http.ResponseWriter, r *http.Request) error {
 	if q.Limit, err = limitOf(r); err != nil {
 		return err
 	}
-	var out struct {
-		Usage  []readstore.Use `json:"usage"`
-		More   bool            `json:"more,omitempty"` // there are other rows: ask for fewer days
-		Behind uint64          `json:"behind,omitempty"`
-	}
+	var out usagePage
 	out.Behind, err = a.ask(r, func(ctx context.Context, s *readstore.Store) (err error) {
 		out.Usage, out.More, err = s.Usage(ctx, q)
 		return err
@@ -211,28 +219,6 @@ func (a *API) getUsage(w http.ResponseWriter, r *http.Request) error {
 		ok(w, out)
 	}
 	return err
-}
-
-// getApprovals is GET /v1/approvals: of the read store, or of a fold of the log where
-// there is none that has all of it.
-func (a *API) getApprovals(w http.ResponseWriter, r *http.Request) error {
-	list, err := a.approvals(r.Context())
-	if err != nil {
-		return err
-	}
-	ok(w, a.desk.listed(ownOnly(r, list)))
-	return nil
-}
-
-func (a *API) approvals(ctx context.Context) ([]projections.Pending, error) {
-	if a.store != nil {
-		if behind, err := a.level(ctx); err == nil && behind == 0 {
-			if list, err := a.store.Approvals(ctx); err == nil {
-				return list, nil
-			}
-		}
-	}
-	return a.desk.Inbox(ctx)
 }
 
 // getStore is GET /v1/readstore: how it stands.

@@ -45,7 +45,7 @@ func newDoor(t *testing.T, change func(*APIConfig)) *door {
 		change(&c)
 	}
 	api := NewAPI(c)
-	s := httptest.NewServer(api.Handler())
+	s := httptest.NewServer(held(t, api.Handler()))
 	t.Cleanup(s.Close)
 	t.Cleanup(func() {
 		select {
@@ -111,7 +111,7 @@ func TestHTTPSubmitAndRead(t *testing.T) {
 	}
 	d.want(200, `"tool_use_id":"call_a"`, "GET", "/v1/turns/tr/tu/messages?format=anthropic", "")
 	d.want(200, `"type":"run.sluice.turn_submitted.v1"`, "GET", "/v1/turns/tr/tu/events", "")
-	d.want(400, `"next":"use one of [openai anthropic json]"`, "GET", "/v1/turns/tr/tu/messages?format=klingon", "")
+	d.want(400, `"next":"use one of [openai responses anthropic gemini json]"`, "GET", "/v1/turns/tr/tu/messages?format=klingon", "")
 }
 
 func TestHTTPWait(t *testing.T) {

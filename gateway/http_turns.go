@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,6 +21,17 @@ type submitted struct {
 	Attached bool              `json:"attached"`           // the turn was there already
 	Format   codec.Format      `json:"format,omitempty"`   // of Messages
 	Messages []json.RawMessage `json:"messages,omitempty"` // once the turn has ended
+	// Asked is the model's message with the ids that Messages answer: only where they are
+	// not those of the message that was submitted.
+	Asked json.RawMessage `json:"assistant,omitempty"`
+}
+
+// tell puts the answers into what is answered.
+func (s *submitted) tell(m Messages) {
+	s.Format, s.Messages = m.Format, m.Answered
+	if m.Renamed {
+		s.Asked = m.Asked
+	}
 }
 
 // submit is POST /v1/turns. It answers 202 with the ids once the submission is
@@ -33,6 +45,22 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := a.complete(r, &o); err != nil {
+		return err
+	}
+	a.letGo(visitOf(r)) // whoever waits for a turn's end holds no body
+	status, out, err := a.run(r, o)
+	if err != nil {
+		return err
+	}
+	answerSubmit(w, status, out)
+	return nil
+}
+
+// complete fills a submission that has been read with who comes in, and returns nil
+// where that one may have it run there.
+func (a *API) complete(r *http.Request, o *Order) error {
+	var err error
 	if o.Turn.Principal, err = a.submits(r, o.Said); err != nil {
 		return err
 	}
@@ -42,36 +70,52 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if err := a.desk.mayUndo(r.Context(), who(r), o.Turn); err != nil {
 		return err
 	}
-	a.letGo(visitOf(r)) // whoever waits for a turn's end holds no body
 	if tp := r.Header.Get("Traceparent"); o.Turn.Traceparent == "" && traceparent(tp) {
 		o.Turn.Traceparent = tp
 	}
+	return nil
+}
+
+// run submits, and waits for the turn's end where that is asked for. It returns what is
+// answered, and with which status.
+func (a *API) run(r *http.Request, o Order) (int, submitted, error) {
 	if o.Wait == 0 {
 		t, err := a.desk.Submit(r.Context(), o.Key, o.Turn)
 		if err != nil {
-			return about(t.Key, err)
+			return 0, submitted{}, about(t.Key, err)
 		}
-		accepted(w, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached})
-		return nil
+		return http.StatusAccepted, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached}, nil
 	}
 	ctx, stop := a.until(r)
 	defer stop()
 	t, v, err := a.desk.Run(ctx, o.Key, o.Turn, o.Wait)
 	if err != nil {
-		return about(t.Key, err)
+		return 0, submitted{}, about(t.Key, err)
 	}
+	return a.outcome(r.Context(), t, v)
+}
+
+// outcome is what is answered about a turn that was waited for.
+func (a *API) outcome(ctx context.Context, t Ticket, v View) (int, submitted, error) {
 	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached}
 	if !v.Ended() {
-		accepted(w, out)
-		return nil
+		return http.StatusAccepted, out, nil
 	}
-	m, err := a.desk.Messages(r.Context(), v, "")
+	m, err := a.desk.Messages(ctx, v, "")
 	if err != nil {
-		return err
+		return 0, out, err
 	}
-	out.Format, out.Messages = m.Format, m.Answered
+	out.tell(m)
+	return http.StatusOK, out, nil
+}
+
+// answerSubmit answers a submission.
+func answerSubmit(w http.ResponseWriter, status int, out submitted) {
+	if status == http.StatusAccepted {
+		accepted(w, out)
+		return
+	}
 	ok(w, out)
-	return nil
 }
 
 func accepted(w http.ResponseWriter, s submitted) {
@@ -204,22 +248,33 @@ func viewCall(c *lifecycle.Call, raw events.RawCall) callView {
 	return out
 }
 
+// getTurn is GET /v1/turns/{trace}/{turn}. With wait_ms it is answered as soon as the turn
+// has ended, or as it stands then.
 func (a *API) getTurn(w http.ResponseWriter, r *http.Request) error {
 	v, err := a.turn(r)
 	if err != nil {
 		return err
 	}
-	ok(w, viewTurn(v))
+	okTagged(w, r, viewTurn(v))
 	return nil
 }
 
-// turn reads the turn that a path names.
+// turn reads the turn that a path names, once it has ended or wait_ms has passed.
 func (a *API) turn(r *http.Request) (View, error) {
 	key, err := turnOf(r)
 	if err != nil {
 		return View{}, err
 	}
-	return a.desk.Get(r.Context(), key)
+	wait, err := waitOf(r.URL.Query(), MaxWait)
+	if err != nil {
+		return View{}, err
+	}
+	if wait == 0 {
+		return a.desk.Get(r.Context(), key)
+	}
+	ctx, stop := a.until(r)
+	defer stop()
+	return a.desk.Wait(ctx, key, wait)
 }
 
 // messagesView answers GET …/messages.
@@ -246,34 +301,7 @@ func (a *API) getMessages(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	k := v.Turn.Key
-	ok(w, messagesView{Trace: k.Trace, Turn: k.Turn, State: StateOf(v.Turn), Format: m.Format, Asked: m.Asked, Messages: m.Answered})
-	return nil
-}
-
-func (a *API) getTurnEvents(w http.ResponseWriter, r *http.Request) error {
-	v, err := a.turn(r)
-	if err != nil {
-		return err
-	}
-	out := struct {
-		Trace  string            `json:"trace"`
-		Turn   string            `json:"turn"`
-		Events []json.RawMessage `json:"events"` // CloudEvents
-	}{Trace: v.Turn.Key.Trace, Turn: v.Turn.Key.Turn}
-	for _, s := range v.Commits {
-		for i, rec := range s.Commit.Records {
-			e := FeedEvent{Stored: s, Index: i}
-			if c := v.Turn.Call(rec.Call); c != nil {
-				e.Tool = v.Turn.Submitted.Calls[rec.Call].Tool
-			}
-			ce, err := e.CloudEvent()
-			if err != nil {
-				return err
-			}
-			out.Events = append(out.Events, ce)
-		}
-	}
-	ok(w, out)
+	okTagged(w, r, messagesView{Trace: k.Trace, Turn: k.Turn, State: StateOf(v.Turn), Format: m.Format, Asked: m.Asked, Messages: m.Answered})
 	return nil
 }
 

@@ -20,7 +20,7 @@ type inbox struct {
 	state projections.Waiting
 }
 
-// Inbox is every approval that waits for a person, soonest expiry first. The
+// Inbox is all that waits for a person, approvals and what tools ask, soonest expiry first. The
 // first call reads the whole log, later ones what came since.
 func (d *Desk) Inbox(ctx context.Context) ([]projections.Pending, error) {
 	in := &d.inbox
@@ -92,7 +92,8 @@ func (d *Desk) Approval(ctx context.Context, id ApprovalID) (projections.Page, e
 func askingOf(v View, id ApprovalID) *projections.Asking {
 	var found *projections.Asking
 	for _, a := range projections.Askings(eventsOf(v)) {
-		if a.Call == id.Call && (id.Asking == 0 || a.Asking == id.Asking) {
+		input := a.Kind == projections.PendingInput
+		if a.Call == id.Call && (id.Asking == 0 && !id.Input || input == id.Input && (id.Asking == 0 || a.Asking == id.Asking)) {
 			found = &a
 		}
 	}

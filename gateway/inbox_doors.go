@@ -10,16 +10,6 @@ import (
 	"github.com/sluice-run/sluice/projections"
 )
 
-// approvalList is what every door gives of what waits.
-type approvalList struct {
-	Approvals []projections.Page `json:"approvals"`
-}
-
-// listed are the pages of a list, as every door gives them.
-func (d *Desk) listed(list []projections.Pending) approvalList {
-	return approvalList{projections.Pages(list, d.now())}
-}
-
 // answer gives the answer of a body to a call that asks, over whichever door.
 func (d *Desk) answer(ctx context.Context, call events.CallKey, yes bool, by events.Principal, in act) (Decided, error) {
 	switch {
@@ -35,7 +25,7 @@ func (d *Desk) answer(ctx context.Context, call events.CallKey, yes bool, by eve
 		text := string(in.Args)
 		a.Args = &text
 	}
-	return d.Decide(ctx, ApprovalID{call, in.Asking}, a)
+	return d.Decide(ctx, ApprovalID{Call: call, Asking: in.Asking}, a)
 }
 
 // approve is POST …/approve, and deny POST …/deny.
@@ -53,6 +43,17 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request, yes bool) error {
 	})
 }
 
+// inputKind says whether what is named is what a tool asks.
+func inputKind(kind string) (bool, error) {
+	switch kind {
+	case "", projections.PendingApproval:
+		return false, nil
+	case projections.PendingInput:
+		return true, nil
+	}
+	return false, BadRequest(fmt.Sprintf("kind %.40q", kind), "say approval or input, or nothing")
+}
+
 // getApproval is GET /v1/approvals/{trace}/{turn}/{call}: the whole page of one, also
 // of one that is over. asking says which of the call's; without it, it is the last one.
 func (a *API) getApproval(w http.ResponseWriter, r *http.Request) error {
@@ -61,6 +62,9 @@ func (a *API) getApproval(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := ApprovalID{Call: call}
+	if id.Input, err = inputKind(r.URL.Query().Get("kind")); err != nil {
+		return err
+	}
 	if n := r.URL.Query().Get("asking"); n != "" {
 		if id.Asking, err = strconv.Atoi(n); err != nil || id.Asking < 1 {
 			return BadRequest(fmt.Sprintf("asking %q", n), "say which of the call's askings, from 1, or nothing for the last one")

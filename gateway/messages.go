@@ -18,6 +18,7 @@ type Messages struct {
 	Format   codec.Format
 	Asked    json.RawMessage   // the model's message that these answer, with the same ids
 	Answered []json.RawMessage // in request order
+	Renamed  bool              // ids in it are not those that the caller's own message has: its were missing or repeated
 }
 
 // Messages renders the answers of a turn as it stands, open calls included.
@@ -59,6 +60,11 @@ func (d *Desk) Render(ctx context.Context, t *projections.Turn, f codec.Format) 
 	}
 	o := codec.Options{CallBytes: t.Limits.CallBytes, TurnBytes: t.Limits.TurnBytes}
 	out := Messages{Format: f}
+	ids, err := codec.IDs(f, calls, o)
+	if err != nil {
+		return Messages{}, codecProblem(err)
+	}
+	out.Renamed = renamed(ids, calls) && f != codec.Neutral // whose answers say which call they answer
 	if out.Asked, err = codec.RenderCalls(f, calls, o); err != nil {
 		return Messages{}, codecProblem(err)
 	}
@@ -66,6 +72,16 @@ func (d *Desk) Render(ctx context.Context, t *projections.Turn, f codec.Format) 
 		return Messages{}, codecProblem(err)
 	}
 	return out, nil
+}
+
+// renamed says whether a call's id is another one than its provider gave it.
+func renamed(ids []string, calls []events.RawCall) bool {
+	for i, id := range ids {
+		if id != calls[i].ProviderID {
+			return true
+		}
+	}
+	return false
 }
 
 func asCodecError(err error) (*codec.Error, bool) {

@@ -77,6 +77,10 @@ func NewMetrics(c MetricsConfig) *Metrics {
 	return m
 }
 
+// Also measures something else, by a collector of its own. The error says that it has a
+// metric of a name that is there.
+func (m *Metrics) Also(c prometheus.Collector) error { return m.registry.Register(c) }
+
 // Handler answers a scrape.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})

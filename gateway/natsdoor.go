@@ -14,7 +14,9 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy/access"
+	"github.com/sluice-run/sluice/projections/readstore"
 )
 
 // NATSDoorConfig is what the NATS door is made of. Desk, Doors, Who and ID are
@@ -32,8 +34,11 @@ type NATSDoorConfig struct {
 	ID      string // of this node, among those who serve: A-Z a-z 0-9 _ -
 	Version string // of the program, for who looks; "" means 0.0.0, and what is no semantic version is told as a build of that
 	// Tools is the list of tools as a provider's API takes it; nil: there is none to show.
-	Tools func(ctx context.Context, format string) (json.RawMessage, error)
-	Log   *slog.Logger // nil discards
+	Tools   func(ctx context.Context, format string) (json.RawMessage, error)
+	Store   *readstore.Store        // for searches; nil: there is none, and what waits for people is folded from the log
+	Breaker lifecycle.BreakerConfig // the node's numbers, by which circuits are shown
+	Policy  PolicyKeeper            // the policy of the node; nil: there is none to show
+	Log     *slog.Logger            // nil discards
 }
 
 // NATSDoor answers requests that come over the bus: the acts of HTTP, by the same
@@ -49,6 +54,7 @@ type NATSDoor struct {
 	version string
 	tools   func(context.Context, string) (json.RawMessage, error)
 	log     *slog.Logger
+	api     *API // whose handlers answer some verbs; it listens nowhere
 	verbs   map[string]natsVerb
 	waits   chan struct{} // one for each request that waits for a turn's end
 
@@ -74,6 +80,7 @@ func NewNATSDoor(c NATSDoorConfig) *NATSDoor {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
+	d.api = NewAPI(APIConfig{Desk: c.Desk, Tools: c.Tools, Store: c.Store, Breaker: c.Breaker, Policy: c.Policy, Log: d.log})
 	for _, v := range d.table() {
 		d.verbs[v.name] = v
 	}
@@ -99,17 +106,33 @@ type natsRequest struct {
 func (d *NATSDoor) table() []natsVerb {
 	return []natsVerb{
 		{"submit", access.Submit, true, d.submit},
-		{"turn", access.Read, false, d.turn},
-		{"messages", access.Read, false, d.messages},
+		{"turn", access.Read, true, d.turn},
+		{"messages", access.Read, true, d.messages},
+		{"history", access.Read, false, d.history},
 		{"events", access.Read, true, d.events},
-		{"inbox", access.Read, false, d.inbox},
+		{"inbox", access.Read, true, d.inbox},
 		{"approval", access.Read, false, d.approval},
 		{"tools", access.Read, false, d.listTools},
 		{"cancel", access.Cancel, false, d.cancel},
 		{"approve", access.Approve, false, d.approve},
 		{"deny", access.Approve, false, d.deny},
+		{"answer", access.Approve, false, d.answer},
 		{"resolve", access.Resolve, false, d.resolve},
 		{"compensate", access.Compensate, true, d.compensate},
+		{"blob", access.Read, false, d.blob},
+		{"traces", access.Watch, false, d.byHTTP("GET /v1/traces")},
+		{"trace", access.Watch, false, d.byHTTP("GET /v1/traces/{trace}")},
+		{"timeline", access.Watch, false, d.byHTTP("GET /v1/traces/{trace}/timeline")},
+		{"usage", access.Watch, false, d.byHTTP("GET /v1/usage")},
+		{"readstore", access.Watch, false, d.byHTTP("GET /v1/readstore")},
+		{"rebuild", access.Operate, false, d.byHTTP("POST /v1/readstore/rebuild")},
+		{"nodes", access.Watch, false, d.byHTTP("GET /v1/nodes")},
+		{"breakers", access.Watch, false, d.byHTTP("GET /v1/breakers")},
+		{"breaker", access.Watch, false, d.byHTTP("GET /v1/breakers/{tool}")},
+		{"breaker_reset", access.Operate, false, d.byHTTP("POST /v1/breakers/{tool}/reset")},
+		{"breaker_open", access.Operate, false, d.byHTTP("POST /v1/breakers/{tool}/open")},
+		{"policy", access.Watch, false, d.byHTTP("GET /v1/policy")},
+		{"policy_reload", access.Policy, false, d.byHTTP("POST /v1/policy/reload")},
 		{"whoami", "", false, d.whoami},
 	}
 }
@@ -173,8 +196,11 @@ func (d *NATSDoor) Answer(ctx context.Context, k bus.Knock) bus.Answer {
 var natsNext = map[string]string{
 	"role":            "ask whoever keeps the file of --nats-users for that role; the verb whoami tells what you may",
 	"no-turn":         "check the ids; the verb events shows what is there",
+	"no-trace":        "check the id; the verb traces shows what is there",
+	"store-building":  "wait, and ask again: the verb readstore tells how far it has come",
 	"other-arguments": "ask for the verb approval again, and answer what it shows",
 	"superseded":      "ask for the verb approval again, and answer the asking that is open",
+	"no-input":        "the verb inbox shows what waits",
 	"no-approval":     "the verb inbox shows what waits",
 	"not-asking":      "the verb inbox shows what waits",
 	"ended":           "ask for the verb turn to see how",

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/policy/access"
-	"github.com/sluice-run/sluice/projections"
 )
 
 // natsAct is the body of a request that asks for an act: what HTTP has in its path, and
@@ -40,26 +38,12 @@ func (d *NATSDoor) onCall(ctx context.Context, r natsRequest, v access.Verb) (in
 	return in, call, by, err
 }
 
-// inbox is what waits for a person, as far as who asks may see it.
-func (d *NATSDoor) inbox(ctx context.Context, r natsRequest) (int, any, error) {
-	if err := r.decode(&struct{}{}); err != nil {
-		return 0, nil, err
-	}
-	list, err := d.desk.Inbox(ctx)
-	if err != nil {
-		return 0, nil, err
-	}
-	if r.who.Reach(access.Read) != access.All {
-		list = slices.DeleteFunc(slices.Clone(list), func(p projections.Pending) bool { return !r.who.Owns(p.Principal) })
-	}
-	return http.StatusOK, d.desk.listed(list), nil
-}
-
 // approval is the whole page of one, also of one that is over.
 func (d *NATSDoor) approval(ctx context.Context, r natsRequest) (int, any, error) {
 	var in struct {
 		natsKey
-		Asking int `json:"asking,omitempty"` // which of the call's; 0: its last
+		Asking int    `json:"asking,omitempty"` // which of the call's; 0: its last
+		Kind   string `json:"kind,omitempty"`   // input: of what its tool has asked
 	}
 	if err := r.decode(&in); err != nil {
 		return 0, nil, err
@@ -74,7 +58,11 @@ func (d *NATSDoor) approval(ctx context.Context, r natsRequest) (int, any, error
 	if _, err := d.may(ctx, r.who, access.Read, call.TurnKey()); err != nil {
 		return 0, nil, err
 	}
-	page, err := d.desk.Approval(ctx, ApprovalID{call, in.Asking})
+	input, err := inputKind(in.Kind)
+	if err != nil {
+		return 0, nil, err
+	}
+	page, err := d.desk.Approval(ctx, ApprovalID{call, in.Asking, input})
 	return http.StatusOK, page, err
 }
 
@@ -153,15 +141,13 @@ func (d *NATSDoor) resolve(ctx context.Context, r natsRequest) (int, any, error)
 func (d *NATSDoor) compensate(ctx context.Context, r natsRequest) (int, any, error) {
 	var in struct {
 		natsKey
-		Principal Who    `json:"principal,omitzero"`
-		Reason    string `json:"reason,omitempty"`
-		WaitMS    int64  `json:"wait_ms,omitempty"`
+		undoAsked
 	}
 	if err := r.decode(&in); err != nil {
 		return 0, nil, err
 	}
-	if in.WaitMS < 0 || in.WaitMS > MaxWait.Milliseconds() {
-		return 0, nil, BadRequest(fmt.Sprintf("wait_ms %d", in.WaitMS), fmt.Sprintf("say 0 to %d", MaxWait.Milliseconds()))
+	if err := in.check(); err != nil {
+		return 0, nil, err
 	}
 	by, err := r.who.Acts(events.Principal(in.Principal))
 	if err != nil {

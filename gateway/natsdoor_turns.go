@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/sluice-run/sluice/gateway/codec"
 	"github.com/sluice-run/sluice/policy/access"
@@ -63,21 +65,47 @@ func (d *NATSDoor) submit(ctx context.Context, r natsRequest) (int, any, error) 
 	if err != nil {
 		return 0, nil, about(t.Key, err)
 	}
-	out.Format, out.Messages = m.Format, m.Answered
+	out.tell(m)
 	return http.StatusOK, out, nil
+}
+
+// natsLook is the body of a request to see a turn.
+type natsLook struct {
+	natsKey
+	WaitMS int64 `json:"wait_ms,omitempty"` // how long to wait for its end; at most an hour
+}
+
+// look is a turn as it stands, for somebody who may see it, once it has ended or the time
+// has passed. Where too many wait already, it is at once.
+func (d *NATSDoor) look(ctx context.Context, r natsRequest, in natsLook) (View, error) {
+	if in.WaitMS < 0 || in.WaitMS > MaxWait.Milliseconds() {
+		return View{}, BadRequest(fmt.Sprintf("wait_ms %d", in.WaitMS), fmt.Sprintf("say 0 to %d", MaxWait.Milliseconds()))
+	}
+	key, err := in.turn()
+	if err != nil {
+		return View{}, err
+	}
+	soon, stop := context.WithTimeout(ctx, natsLimit)
+	defer stop()
+	v, err := d.may(soon, r.who, access.Read, key)
+	if err != nil || in.WaitMS == 0 || v.Ended() {
+		return v, err
+	}
+	leave, ok := d.slot()
+	if !ok {
+		return v, nil
+	}
+	defer leave()
+	return d.desk.Wait(ctx, key, time.Duration(in.WaitMS)*time.Millisecond)
 }
 
 // turn is what GET /v1/turns/{trace}/{turn} is.
 func (d *NATSDoor) turn(ctx context.Context, r natsRequest) (int, any, error) {
-	var in natsKey
+	var in natsLook
 	if err := r.decode(&in); err != nil {
 		return 0, nil, err
 	}
-	key, err := in.turn()
-	if err != nil {
-		return 0, nil, err
-	}
-	v, err := d.may(ctx, r.who, access.Read, key)
+	v, err := d.look(ctx, r, in)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -87,7 +115,7 @@ func (d *NATSDoor) turn(ctx context.Context, r natsRequest) (int, any, error) {
 // messages is what GET …/messages is.
 func (d *NATSDoor) messages(ctx context.Context, r natsRequest) (int, any, error) {
 	var in struct {
-		natsKey
+		natsLook
 		Format codec.Format `json:"format,omitempty"`
 	}
 	if err := r.decode(&in); err != nil {
@@ -96,11 +124,7 @@ func (d *NATSDoor) messages(ctx context.Context, r natsRequest) (int, any, error
 	if in.Format != "" && !slices.Contains(codec.Formats(), in.Format) {
 		return 0, nil, noFormat(in.Format)
 	}
-	key, err := in.turn()
-	if err != nil {
-		return 0, nil, err
-	}
-	v, err := d.may(ctx, r.who, access.Read, key)
+	v, err := d.look(ctx, r, in.natsLook)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -108,9 +132,8 @@ func (d *NATSDoor) messages(ctx context.Context, r natsRequest) (int, any, error
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, messagesView{
-		Trace: key.Trace, Turn: key.Turn, State: StateOf(v.Turn), Format: m.Format, Asked: m.Asked, Messages: m.Answered,
-	}, nil
+	k := v.Turn.Key
+	return http.StatusOK, messagesView{Trace: k.Trace, Turn: k.Turn, State: StateOf(v.Turn), Format: m.Format, Asked: m.Asked, Messages: m.Answered}, nil
 }
 
 // listTools is what GET /v1/tools is.
@@ -122,7 +145,7 @@ func (d *NATSDoor) listTools(ctx context.Context, r natsRequest) (int, any, erro
 		return 0, nil, err
 	}
 	if d.tools == nil {
-		return 0, nil, problem(http.StatusNotFound, "no-tools", "This door has no tools", "no node runs behind it", "ask a node")
+		return 0, nil, errNoTools
 	}
 	list, err := d.tools(ctx, in.Format)
 	return http.StatusOK, list, err

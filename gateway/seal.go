@@ -26,6 +26,7 @@ type sealed struct {
 // stored as it is, and the caller would believe it sealed.
 func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed, error) {
 	var out []sealed
+	was := s.Calls
 	s.Calls = slices.Clone(s.Calls)
 	for i := range s.Calls {
 		c := &s.Calls[i]
@@ -57,7 +58,24 @@ func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed, err
 			out = append(out, sealed{i, got.Refs, got.Values})
 		}
 	}
+	forget(was, s.Calls)
 	return s, out, nil
+}
+
+// forget drops what providers want back with calls where it holds a secret, and in the whole
+// turn where one was taken out of a call: the model may have thought of it in clear, in
+// words that nobody would find, and what is changed in it the provider refuses.
+func forget(was, calls []events.RawCall) {
+	found := false
+	for i := range calls {
+		found = found || calls[i].Args.Text != was[i].Args.Text || calls[i].Tool != was[i].Tool
+	}
+	clean := secrets.Cleaner{Detect: true}
+	for i := range calls {
+		if e := calls[i].Extra.Text; e != "" && (found || clean.JSON(e) != e) {
+			calls[i].Extra = events.Body{}
+		}
+	}
 }
 
 // declaredIn are the arguments that a caller has declared as secrets.
@@ -177,6 +195,9 @@ func silent(cmd lifecycle.Command) lifecycle.Command {
 	case lifecycle.Reject:
 		c.Note = secrets.Redact(c.Note)
 		return c
+	case lifecycle.Answer:
+		c.Note = secrets.Redact(c.Note)
+		return c
 	case lifecycle.CancelCall:
 		c.Reason = secrets.Redact(c.Reason)
 		return c
@@ -196,11 +217,13 @@ func silent(cmd lifecycle.Command) lifecycle.Command {
 // unsecret takes the secrets out of a recorded turn for good: nothing of it is ever
 // run. It returns copies.
 func unsecret(s events.TurnSubmitted, answers []*events.Result) (events.TurnSubmitted, []*events.Result) {
+	was := s.Calls
 	s.Calls = slices.Clone(s.Calls)
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		c.Args.Text, c.Key, c.Secrets = secrets.RedactArgs(c.Args.Text), secrets.Redact(c.Key), nil
 	}
+	forget(was, s.Calls)
 	clean := secrets.Cleaner{Detect: true}
 	out := slices.Clone(answers)
 	for i, a := range out {
@@ -216,6 +239,10 @@ func unsecret(s events.TurnSubmitted, answers []*events.Result) (events.TurnSubm
 func (p *Problem) discreet() *Problem {
 	out := *p
 	out.Detail, out.Next = secrets.Redact(p.Detail), secrets.Redact(p.Next)
+	out.Fields = slices.Clone(p.Fields)
+	for i := range out.Fields {
+		out.Fields[i].Why = secrets.Redact(out.Fields[i].Why)
+	}
 	return &out
 }
 

@@ -1,13 +1,16 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway/codec"
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
@@ -88,7 +91,7 @@ func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 	if err := key.Check(); err != nil {
 		return key, s, nil, fmt.Errorf("%w: %w", lifecycle.ErrSubmission, err)
 	}
-	s = whole(s)
+	s = named(whole(s))
 	if err := checkSize(s); err != nil {
 		return key, s, nil, err
 	}
@@ -106,6 +109,18 @@ func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 	return key, s, secret, err
 }
 
+// named is a submission that names each tool as it is registered, whatever spelling the
+// model or its agent uses. What it changes is the caller's own copy: see whole.
+func named(s events.TurnSubmitted) events.TurnSubmitted {
+	for i := range s.Calls {
+		s.Calls[i].Tool = events.ToolName(s.Calls[i].Tool)
+	}
+	for i := range s.Allow {
+		s.Allow[i] = events.ToolName(s.Allow[i])
+	}
+	return s
+}
+
 // checkSize returns nil for a submission within the bounds, or an ErrSubmission.
 func checkSize(s events.TurnSubmitted) error {
 	err := lifecycle.CheckSubmission(s)
@@ -120,8 +135,8 @@ func checkSize(s events.TurnSubmitted) error {
 func large(calls []events.RawCall) bool {
 	total := 0
 	for _, c := range calls {
-		n := len(c.Args.Text)
-		if total += n; n > lifecycle.MaxArgs || total > lifecycle.MaxSubmission {
+		n, extra := len(c.Args.Text), len(c.Extra.Text)
+		if total += n + extra; n > lifecycle.MaxArgs || extra > lifecycle.MaxExtra || total > lifecycle.MaxSubmission {
 			return true
 		}
 	}
@@ -139,6 +154,7 @@ func (d *Desk) enter(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 			if v, err = d.load(ctx, key, moved.Last); err != nil {
 				return Ticket{Key: key}, v, err
 			}
+			s = sameIDs(v.Turn.Submitted, s)
 			continue
 		case err != nil:
 			return Ticket{Key: key}, v, err
@@ -150,6 +166,23 @@ func (d *Desk) enter(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 		return Ticket{Key: key, Seq: stored.Seq}, v, d.queue(ctx, v)
 	}
 	return Ticket{Key: key}, v, fmt.Errorf("turn %s: %w: it moved on %d times: try again", key, bus.ErrConflict, maxTries)
+}
+
+// sameIDs is a submission with the ids of the turn that is there, where it names them all as
+// messages of this door do: an agent that got those may send them back.
+func sameIDs(have *events.TurnSubmitted, s events.TurnSubmitted) events.TurnSubmitted {
+	if have == nil || len(have.Calls) != len(s.Calls) {
+		return s
+	}
+	ids, err := codec.IDs(cmp.Or(codec.Format(s.Format), codec.OpenAI), have.Calls, codec.Options{})
+	if err != nil || renamed(ids, s.Calls) {
+		return s
+	}
+	s.Calls = slices.Clone(s.Calls)
+	for i := range s.Calls {
+		s.Calls[i].ProviderID = have.Calls[i].ProviderID
+	}
+	return s
 }
 
 // attach answers a submission that is in the log already.
@@ -178,22 +211,25 @@ func (d *Desk) queue(ctx context.Context, v View) error {
 	return nil
 }
 
-// refer stores large arguments outside the commit: those over bus.MaxInline, and
-// then the largest ones until the commit fits.
+// refer stores large arguments, and what a provider wants back, outside the commit: those
+// over bus.MaxInline, and then the largest ones until the commit fits.
 func (d *Desk) refer(ctx context.Context, s events.TurnSubmitted) (events.TurnSubmitted, error) {
 	for i := range s.Calls {
-		if len(s.Calls[i].Args.Text) > bus.MaxInline {
-			if err := d.byRef(ctx, &s.Calls[i].Args); err != nil {
+		for _, b := range []*events.Body{&s.Calls[i].Args, &s.Calls[i].Extra} {
+			if len(b.Text) <= bus.MaxInline {
+				continue
+			}
+			if err := d.byRef(ctx, b); err != nil {
 				return s, err
 			}
 		}
 	}
 	for roughSize(s) > bus.MaxCommit-(16<<10) {
-		i := largest(s.Calls)
-		if i < 0 {
+		b := largest(s.Calls)
+		if b == nil {
 			return s, fmt.Errorf("submission without its arguments: %w: send fewer calls or a shorter allow list", bus.ErrTooLarge)
 		}
-		if err := d.byRef(ctx, &s.Calls[i].Args); err != nil {
+		if err := d.byRef(ctx, b); err != nil {
 			return s, err
 		}
 	}
@@ -203,7 +239,7 @@ func (d *Desk) refer(ctx context.Context, s events.TurnSubmitted) (events.TurnSu
 func (d *Desk) byRef(ctx context.Context, b *events.Body) error {
 	ref, err := d.bus.Blobs().Put(ctx, []byte(b.Text), "")
 	if err != nil {
-		return fmt.Errorf("store arguments of %d bytes: %w", len(b.Text), err)
+		return fmt.Errorf("store a body of %d bytes: %w", len(b.Text), err)
 	}
 	*b = events.Body{Ref: &ref}
 	return nil
@@ -213,16 +249,19 @@ func (d *Desk) byRef(ctx context.Context, b *events.Body) error {
 // is shorter.
 const minReferred = 256
 
-// largest is the call with the largest arguments inline, the first of equals;
-// -1 where a reference would shorten nothing.
-func largest(calls []events.RawCall) int {
-	at, size := -1, minReferred
-	for i, c := range calls {
-		if len(c.Args.Text) > size {
-			at, size = i, len(c.Args.Text)
+// largest is the largest body of the calls that stands inline, the first of equals; nil
+// where a reference would shorten nothing.
+func largest(calls []events.RawCall) *events.Body {
+	var out *events.Body
+	size := minReferred
+	for i := range calls {
+		for _, b := range []*events.Body{&calls[i].Args, &calls[i].Extra} {
+			if len(b.Text) > size {
+				out, size = b, len(b.Text)
+			}
 		}
 	}
-	return at
+	return out
 }
 
 // roughSize bounds the size in bytes of a submission's commit from above.
@@ -234,7 +273,7 @@ func roughSize(s events.TurnSubmitted) int {
 		}
 	}
 	for _, c := range s.Calls {
-		n += 300 + len(c.Args.Text) + len(c.Tool) + len(c.ProviderID) + len(c.Key)
+		n += 300 + len(c.Args.Text) + len(c.Extra.Text) + len(c.Tool) + len(c.ProviderID) + len(c.Key)
 		for _, r := range c.Secrets {
 			n += 32 + len(r.ID) + len(r.Path)
 		}

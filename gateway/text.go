@@ -74,7 +74,7 @@ func whole(s events.TurnSubmitted) events.TurnSubmitted {
 	for i := range s.Calls {
 		c := &s.Calls[i]
 		c.ProviderID, c.Tool, c.Key = wholeText(c.ProviderID), wholeText(c.Tool), wholeText(c.Key)
-		c.Args.Text = wholeJSON(c.Args.Text)
+		c.Args.Text, c.Extra.Text = wholeJSON(c.Args.Text), wholeJSON(c.Extra.Text)
 		if len(c.Secrets) == 0 {
 			c.Secrets = nil
 		}

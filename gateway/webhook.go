@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/url"
 	"sync"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/projections"
+	"github.com/sluice-run/sluice/gateway/role"
 )
 
 // WebhookConfig is what a webhook is made of. Desk, URL and Holder are required; zero
@@ -73,8 +74,7 @@ func (w *Webhook) Start(ctx context.Context) {
 	ctx, w.stop = context.WithCancel(ctx)
 	w.wg.Go(func() {
 		defer w.sender.close()
-		for w.turn(ctx); waited(ctx, w.Lease/3); w.turn(ctx) {
-		}
+		role.Role{Cells: w.bus.Cells(), Name: webhookLease, Holder: w.Holder, Lease: w.Lease, Log: w.Log}.Run(ctx, w.send)
 	})
 }
 
@@ -85,69 +85,6 @@ func (w *Webhook) Stop() {
 		w.stop()
 	}
 	w.wg.Wait()
-}
-
-// waited says whether d has passed before ctx ended.
-func waited(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// turn takes the role of the sender, if nobody has it, and sends for as long as it has it.
-func (w *Webhook) turn(ctx context.Context) {
-	rev, err := w.take(ctx)
-	if err != nil || rev == 0 {
-		if err != nil && ctx.Err() == nil {
-			w.Log.Warn("the webhook's lease cannot be had: trying again", "err", err)
-		}
-		return
-	}
-	mine, lost := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer lost()
-		for waited(mine, w.Lease/3) {
-			if rev, err = w.bus.Cells().Put(mine, bus.BucketLock, webhookLease, []byte(w.Holder), rev, w.Lease); err != nil {
-				return
-			}
-		}
-	})
-	if err := w.send(mine); err != nil && mine.Err() == nil {
-		w.Log.Warn("the webhook cannot go on now: trying again", "err", err)
-	}
-	lost()
-	wg.Wait()
-	if rev != 0 && ctx.Err() != nil { // an orderly end: the next one need not wait
-		given, stop := context.WithTimeout(context.WithoutCancel(ctx), w.Timeout)
-		defer stop()
-		if err := w.bus.Cells().Delete(given, bus.BucketLock, webhookLease, rev); err != nil {
-			w.Log.Debug("the webhook's lease was not given back: it ends by itself", "err", err)
-		}
-	}
-}
-
-// take is the revision of the lease, or 0 where somebody else has it.
-func (w *Webhook) take(ctx context.Context) (uint64, error) {
-	cell, err := w.bus.Cells().Get(ctx, bus.BucketLock, webhookLease)
-	switch {
-	case errors.Is(err, bus.ErrNotFound):
-		cell = bus.Cell{}
-	case err != nil:
-		return 0, err
-	case string(cell.Value) != w.Holder:
-		return 0, nil
-	}
-	rev, err := w.bus.Cells().Put(ctx, bus.BucketLock, webhookLease, []byte(w.Holder), cell.Revision, w.Lease)
-	if errors.Is(err, bus.ErrConflict) {
-		return 0, nil
-	}
-	return rev, err
 }
 
 // webhookAt is the cursor's value.
@@ -224,7 +161,7 @@ func (w *Webhook) send(ctx context.Context) error {
 			}
 			saved = at
 		}
-		if !batch.more && !waited(ctx, w.Look) {
+		if !batch.more && !role.Waited(ctx, w.Look) {
 			return nil
 		}
 	}
@@ -241,7 +178,7 @@ func (w *Webhook) begin(ctx context.Context, rev uint64) (events.Position, uint6
 		return head, rev, err
 	}
 	for _, p := range list {
-		if err := w.tell(ctx, notice{Call: p.Call, Asking: p.Asking, What: noticeRequested}); err != nil {
+		if err := w.tell(ctx, notice{Call: p.Call, Asking: p.Asking, Input: p.Kind == projections.PendingInput, What: noticeRequested}); err != nil {
 			return head, rev, err
 		}
 	}
@@ -322,10 +259,10 @@ func (w *Webhook) tell(ctx context.Context, n notice) error {
 		}
 		w.Log.Warn("the webhook did not take a notice: trying again", "id", id, "approval", n.id(), "attempt", attempt, "err", err)
 		jittered := pause/2 + time.Duration(w.Rand()*float64(pause))
-		if !waited(ctx, max(jittered, min(after, time.Minute))) {
+		if !role.Waited(ctx, max(jittered, min(after, time.Minute))) {
 			return ctx.Err()
 		}
 	}
 }
 
-func (n notice) id() string { return fmt.Sprintf("%s@%d", n.Call, n.Asking) }
+func (n notice) id() string { return ApprovalID{n.Call, n.Asking, n.Input}.String() }

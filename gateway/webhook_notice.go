@@ -14,11 +14,12 @@ import (
 	"github.com/sluice-run/sluice/projections"
 )
 
-// What a notice tells, as the CloudEvent's type says it behind run.sluice.approval. and
-// before the version.
+// What a notice tells, as the CloudEvent's type says it behind run.sluice.approval. or
+// run.sluice.input. and before the version.
 const (
 	noticeRequested = "requested"
-	noticeDecided   = "decided" // approved or denied
+	noticeDecided   = "decided"  // approved or denied
+	noticeAnswered  = "answered" // of an input
 	noticeExpired   = "expired"
 	noticeWithdrawn = "withdrawn"
 )
@@ -28,25 +29,30 @@ type notice struct {
 	Pos    events.Position // zero: it tells what stands, and not what has happened
 	Call   events.CallKey
 	Asking int    // 0: the one that the event ends
+	Input  bool   // with Asking: what a tool has asked
 	What   string // noticeRequested, noticeWithdrawn where that may be so; "" where only the turn's history says
 }
 
 // noticeOf is the notice of an event, as far as the event alone says. A call that ends
-// without an attempt may have waited for a person.
+// without an attempt may have waited for a person, and so may one that is cancelled or
+// overdue.
 func noticeOf(turn events.TurnKey, at events.Position, r events.Record) (notice, bool) {
 	n := notice{Pos: at, Call: turn.Call(r.Call)}
 	switch e := r.Event.(type) {
 	case *events.ApprovalRequested:
 		n.What, n.Asking = noticeRequested, e.Number()
 		return n, true
-	case *events.Approved:
+	case *events.InputRequested:
+		n.What, n.Asking, n.Input = noticeRequested, e.Round, true
+		return n, e.Why == ""
+	case *events.Approved, *events.InputGiven:
 		return n, true
 	case *events.Denied:
 		return n, e.Gate == string(lifecycle.GateApprove)
 	}
 	n.What = noticeWithdrawn
-	o := events.OutcomeOf(r.Event)
-	return n, o != nil && o.Attempt == 0
+	o, kind := events.OutcomeOf(r.Event), r.Event.Kind()
+	return n, o != nil && (o.Attempt == 0 || kind == events.KindCancelled || kind == events.KindTimedOut)
 }
 
 // approvalEvent is the body: a CloudEvent 1.0 in structured JSON form.
@@ -54,7 +60,7 @@ type approvalEvent struct {
 	SpecVersion string           `json:"specversion"`
 	ID          string           `json:"id"` // the same each time that it is sent
 	Source      string           `json:"source"`
-	Type        string           `json:"type"`    // run.sluice.approval.requested.v1, decided, expired or withdrawn
+	Type        string           `json:"type"`    // run.sluice.approval.requested.v1, decided, expired or withdrawn; run.sluice.input. and answered for decided
 	Subject     string           `json:"subject"` // trace/turn/call@asking
 	Time        string           `json:"time"`
 	ContentType string           `json:"datacontenttype"`
@@ -81,7 +87,7 @@ func (w *Webhook) body(ctx context.Context, n notice) ([]byte, string, error) {
 	page.Visible = secrets.Redact(page.Visible)
 	e := approvalEvent{
 		SpecVersion: bus.CloudEventsVersion, ID: page.ID + "." + what, Source: bus.CloudEventSource(n.Call.TurnKey()),
-		Type: "run.sluice.approval." + what + ".v1", Subject: page.ID, Time: a.At.UTC().Format(time.RFC3339Nano),
+		Type: "run.sluice." + page.Kind + "." + what + ".v1", Subject: page.ID, Time: a.At.UTC().Format(time.RFC3339Nano),
 		ContentType: "application/json", Data: page,
 	}
 	if what != noticeRequested && a.Decision != nil {
@@ -97,7 +103,7 @@ func (w *Webhook) body(ctx context.Context, n notice) ([]byte, string, error) {
 // askingAt is the asking that a notice is about, as it stands now, and what is told of it.
 func askingAt(v View, n notice) (*projections.Asking, string) {
 	if n.What == noticeRequested {
-		return askingOf(v, ApprovalID{n.Call, n.Asking}), n.What
+		return askingOf(v, ApprovalID{n.Call, n.Asking, n.Input}), n.What
 	}
 	after := lastAsking(until(v, n.Pos), n.Call)
 	if after == nil {
@@ -109,7 +115,15 @@ func askingAt(v View, n notice) (*projections.Asking, string) {
 			return nil, ""
 		}
 		return after, noticeDecided
+	case projections.InputAnswered:
+		if n.What == noticeWithdrawn {
+			return nil, ""
+		}
+		return after, noticeAnswered
 	case projections.ApprovalExpired:
+		if n.What == noticeWithdrawn { // of an input: it was told as it expired
+			return nil, ""
+		}
 		return after, noticeExpired
 	case projections.ApprovalWithdrawn:
 		return after, noticeWithdrawn

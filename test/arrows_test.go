@@ -38,7 +38,7 @@ var arrows = []arrow{
 	{"actors/det", []string{"bus", "bus/memlog", "events"}},                               // steps, a clock and a bus for whole nodes: the simulator's, and the replay's
 	{"actors", []string{"bus", "events", "lifecycle", "policy/...", "tools", "tools/fs"}}, // tools/fs: files as the start gates see them
 	{"projections/...", []string{"bus", "events", "lifecycle", "projections/..."}},
-	{"gateway/...", []string{"bus", "bus/vault", "events", "gateway/...", "lifecycle", "policy/...", "projections/..."}}, // policy/access: who may do what; policy/secrets
+	{"gateway/...", []string{"bus", "bus/vault", "events", "gateway/...", "lifecycle", "policy/...", "projections/...", "schemas"}}, // policy/access: who may do what; policy/secrets
 	{"web/...", []string{"bus", "events", "lifecycle", "projections/...", "web/..."}},
 	{"client/...", []string{"client/...", "events"}},
 

@@ -100,6 +100,7 @@ type attempt struct {
 	tier  atomic.Value // events.Tier, once the tool's code has said it
 	news  *news
 	board board
+	later afterwards
 }
 
 // wall is how long the attempt may take from now. A deadline that has passed
@@ -121,7 +122,7 @@ func (a *attempt) wall() time.Duration {
 func (a *attempt) run(ctx context.Context) {
 	e := ended{tier: events.Irreversible, broke: true} // until the tool has said otherwise
 	defer func() { a.settle(e) }()
-	a.call(ctx, &e)
+	a.call(withLater(ctx, a), &e)
 }
 
 // call runs the tool's code. It holds the one recover of tools: a panic, or a
@@ -155,6 +156,7 @@ func (a *attempt) settle(e ended) {
 	case a.o.Late != nil:
 		a.o.Late(r)
 	}
+	a.later.begin()
 }
 
 // attemptTier is the tier of these arguments.

@@ -13,6 +13,7 @@ type Ending struct {
 	Signal string        // that ended the process, for example SIGKILL
 	Output int64         // bytes emitted, before any limit; 0 means the result's own length
 	Pids   []int         // what may still run; not empty means that the end is not confirmed
+	Remote bool          // something may still run on another machine: the end is not confirmed either
 	Grace  time.Duration // needed after the context has ended, on top of Options.Grace; at most MaxGrace
 }
 

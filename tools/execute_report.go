@@ -29,6 +29,7 @@ type verdict struct {
 	claim    events.Effects
 	after    time.Duration
 	answered bool
+	input    *InputRequired
 	result   events.Result
 }
 
@@ -41,6 +42,7 @@ func (a *attempt) report(e ended) Report {
 	}
 	emitted := cmp.Or(e.told.Output, int64(len(v.result.Text.Text)))
 	return Report{
+		Input:     v.input,
 		Result:    a.tidy(v.result, v.err),
 		Class:     v.class,
 		Effects:   effectsOf(e.tier, v),
@@ -50,7 +52,7 @@ func (a *attempt) report(e ended) Report {
 		Output:    emitted,
 		Run:       e.run,
 		Answered:  v.answered,
-		Confirmed: len(e.told.Pids) == 0,
+		Confirmed: len(e.told.Pids) == 0 && !e.told.Remote,
 		Pids:      e.told.Pids,
 	}
 }
@@ -60,6 +62,9 @@ func judge(e ended) verdict {
 	var own *Error
 	isOwn := errors.As(e.err, &own)
 	v := verdict{result: e.result}
+	if asks, ok := errors.AsType[*InputRequired](e.err); ok && e.cause == nil && !e.broke {
+		return judgeInput(asks)
+	}
 	if isOwn {
 		v.claim, v.after = own.Effects, own.After
 		if own.Result != nil {
@@ -91,6 +96,15 @@ func judge(e ended) verdict {
 		v.class, v.answered = events.ClassOK, true
 	}
 	return v
+}
+
+// judgeInput is the verdict on a tool that asks a person. One that asks what cannot be
+// asked has failed.
+func judgeInput(asks *InputRequired) verdict {
+	if err := events.CheckInput(asks.Requests, asks.State); err != nil {
+		return verdict{class: events.ClassTool, answered: true, err: &events.Error{Code: events.ExecutionError, Message: err.Error()}}
+	}
+	return verdict{class: events.ClassInput, answered: true, input: asks}
 }
 
 // overdue is the class and the words for an attempt whose context had ended

@@ -3,7 +3,6 @@ package tools
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -71,18 +70,14 @@ func (r *Registry) List() []Tool {
 	return out
 }
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]+([:.][A-Za-z0-9_-]+)?$`)
-
 // checkTool returns nil for a tool that can be registered, or an error that wraps ErrTool.
 func checkTool(t Tool) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s: %w", ErrTool, shorten(fmt.Sprintf("%q", t.Name), 80), fmt.Errorf(format, args...))
 	}
 	switch {
-	case len(t.Name) > maxName || !toolName.MatchString(t.Name):
-		return fail("a name is 1 to %d of A-Z a-z 0-9 _ - with at most one ':' or '.' between a server's name and its tool's", maxName)
-	case len(ProviderName(t.Name)) > maxName:
-		return fail("as models see it, %s, the name is longer than %d: shorten it", ProviderName(t.Name), maxName)
+	case !events.ValidToolName(t.Name):
+		return fail("a name is 1 to %d of A-Z a-z 0-9 _ -, with __ between a server's name and its tool's", events.MaxToolName)
 	case t.Run == nil:
 		return fail("it has no Run")
 	case len(t.Schema) == 0:

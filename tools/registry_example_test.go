@@ -54,7 +54,7 @@ func ExampleQuick() {
 
 // What a model is told of the tools, for one of the providers.
 func ExampleAnthropic() {
-	say, _ := tools.Quick("office:say", "Says it.", func(_ context.Context, in string) (string, error) { return in, nil })
+	say, _ := tools.Quick("office__say", "Says it.", func(_ context.Context, in string) (string, error) { return in, nil })
 	registry, err := tools.NewRegistry(say)
 	if err != nil {
 		fmt.Println(err)
@@ -62,8 +62,8 @@ func ExampleAnthropic() {
 	}
 	list, err := tools.Anthropic(registry.List())
 	fmt.Println(string(list), err)
-	fmt.Println(tools.ToolName("office__say"))
+	fmt.Println(tools.ProviderName("office:say")) // as some agents write it
 	// Output:
 	// [{"name":"office__say","description":"Says it.","input_schema":{"properties":{"input":{"type":"string","description":"what the tool works on"}},"additionalProperties":false,"type":"object","required":["input"]}}] <nil>
-	// office:say
+	// office__say
 }

@@ -18,7 +18,7 @@ func OpenAI(list []Tool) (json.RawMessage, error) {
 		Function function `json:"function"`
 	}
 	return toolList(list, func(t Tool) entry {
-		return entry{"function", function{ProviderName(t.Name), t.Description, t.Schema}}
+		return entry{"function", function{t.Name, t.Description, t.Schema}}
 	})
 }
 
@@ -31,7 +31,7 @@ func OpenAIResponses(list []Tool) (json.RawMessage, error) {
 		Parameters  json.RawMessage `json:"parameters"`
 	}
 	return toolList(list, func(t Tool) entry {
-		return entry{"function", ProviderName(t.Name), t.Description, t.Schema}
+		return entry{"function", t.Name, t.Description, t.Schema}
 	})
 }
 
@@ -43,7 +43,7 @@ func Anthropic(list []Tool) (json.RawMessage, error) {
 		InputSchema json.RawMessage `json:"input_schema"`
 	}
 	return toolList(list, func(t Tool) entry {
-		return entry{ProviderName(t.Name), t.Description, t.Schema}
+		return entry{t.Name, t.Description, t.Schema}
 	})
 }
 
@@ -57,7 +57,7 @@ func Gemini(list []Tool) (json.RawMessage, error) {
 	}
 	all := make([]declaration, len(list))
 	for i, t := range list {
-		all[i] = declaration{ProviderName(t.Name), t.Description, t.Schema}
+		all[i] = declaration{t.Name, t.Description, t.Schema}
 	}
 	return plainJSON([]map[string][]declaration{{"functionDeclarations": all}})
 }

@@ -35,15 +35,26 @@ var schemas = struct {
 	texts    int // bytes of the keys
 }{compiled: map[string]*compiled{}}
 
-// compiledSchema returns the compiled form of a schema, or an error that wraps ErrSchema.
+// compiledSchema returns the compiled form of a schema of arguments, or an error that
+// wraps ErrSchema.
 func compiledSchema(text json.RawMessage) (*compiled, error) {
+	return remembered(string(text), func() (*compiled, error) { return compileSchema(text, true) })
+}
+
+// compiledValue is compiledSchema for a schema of any value.
+func compiledValue(text json.RawMessage) (*compiled, error) {
+	return remembered("any "+string(text), func() (*compiled, error) { return compileSchema(text, false) })
+}
+
+// remembered is what compile makes, once for each text.
+func remembered(text string, compile func() (*compiled, error)) (*compiled, error) {
 	schemas.RLock()
-	s := schemas.compiled[string(text)]
+	s := schemas.compiled[text]
 	schemas.RUnlock()
 	if s != nil {
 		return s, nil
 	}
-	s, err := compileSchema(text)
+	s, err := compile()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
 	}
@@ -53,7 +64,7 @@ func compiledSchema(text json.RawMessage) (*compiled, error) {
 		clear(schemas.compiled) // servers that change their schemas for ever must not fill the memory
 		schemas.texts = 0
 	}
-	schemas.compiled[string(text)] = s
+	schemas.compiled[text] = s
 	schemas.texts += len(text)
 	return s, nil
 }
@@ -61,7 +72,7 @@ func compiledSchema(text json.RawMessage) (*compiled, error) {
 // schemaAt is the name of a tool's schema among those that its compiler knows.
 const schemaAt = "urn:sluice:arguments"
 
-func compileSchema(text json.RawMessage) (*compiled, error) {
+func compileSchema(text json.RawMessage, arguments bool) (*compiled, error) {
 	if len(text) > maxSchemaBytes {
 		return nil, fmt.Errorf("it has %d bytes, and at most %d are read", len(text), maxSchemaBytes)
 	}
@@ -73,7 +84,7 @@ func compileSchema(text json.RawMessage) (*compiled, error) {
 	if !ok {
 		return nil, errors.New("it must be a JSON object")
 	}
-	if top["type"] != "object" {
+	if arguments && top["type"] != "object" {
 		return nil, errors.New(`arguments are an object: say "type": "object" at its top`)
 	}
 	var of survey

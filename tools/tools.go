@@ -15,7 +15,7 @@ import (
 // and safe for many goroutines; each may be nil. args is always a JSON object
 // that the schema accepts.
 type Spec struct {
-	Name        string // 1 to 64 of A-Za-z0-9_- and, between a server's name and its tool's, one ':' or '.'
+	Name        string // 1 to 64 of A-Za-z0-9_-; between a server's name and its tool's stands "__"
 	Description string
 	Version     string          // "" means 1; part of what an approval is bound to
 	Schema      json.RawMessage // JSON Schema of the arguments; "" where Add derives it
@@ -116,6 +116,12 @@ type Invocation struct {
 	// too. It is quick and does no I/O. nil: there is nobody to ask.
 	May     func(events.Operation) error
 	Context json.RawMessage // shared context of the trace as the turn began: a JSON object, nil if there is none
+	// Given are a person's answers to what the call's last InputRequired asked, and its
+	// state; nil where none was asked.
+	Given *events.Given
+	// Traceparent is the W3C trace context that the attempt hands on to whatever it asks:
+	// its own span, or the caller's where nobody exports spans. "": there is none.
+	Traceparent string
 	// Progress tells how far the attempt is. It never blocks, and drops what
 	// comes too fast. Never nil.
 	Progress func(events.Progress)
@@ -128,7 +134,8 @@ var ErrFenced = errors.New("another owner has the lock by now")
 type Tool struct {
 	Spec
 	// Run does the call. An error that is a *Error is the tool's failure, for
-	// the model; any other is ours, and the model is told INTERNAL_ERROR. It
+	// the model; one that is a *InputRequired asks a person before the tool can go
+	// on; any other is ours, and the model is told INTERNAL_ERROR. It
 	// must return soon after ctx ends. It may panic: that becomes a failure.
 	Run func(ctx context.Context, in Invocation) (events.Result, error)
 }
@@ -156,7 +163,8 @@ type Report struct {
 	Signal    string
 	Output    int64 // bytes emitted
 	Run       time.Duration
-	Answered  bool  // the tool itself answered, success or failure
-	Confirmed bool  // nothing of the attempt runs any more
-	Pids      []int // what may still run, if not Confirmed
+	Input     *InputRequired // what the tool asks a person, within its bounds; nil: it asks nothing
+	Answered  bool           // the tool itself answered, success or failure
+	Confirmed bool           // nothing of the attempt runs any more
+	Pids      []int          // what may still run, if not Confirmed
 }

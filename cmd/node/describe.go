@@ -42,6 +42,10 @@ func detail(e events.Event) string {
 		return fmt.Sprintf("%s %s: %s", e.Gate, e.Code, show.Short(e.Reason, 160))
 	case *events.ApprovalRequested:
 		return tell(onLine(e.Asks))
+	case *events.InputRequested:
+		return tell(onLine(askedFor(e)))
+	case *events.InputGiven:
+		return givenBy(e)
 	case *events.Authorized:
 		return fmt.Sprintf("%s, %s", e.Decision, e.Verdict.Tier)
 	case *events.Started:
@@ -71,6 +75,28 @@ func detail(e events.Event) string {
 		return strings.TrimPrefix(ended(*o), ", ")
 	}
 	return ""
+}
+
+// askedFor is what a tool asks a person, in its own words, which are still to be made
+// safe to show.
+func askedFor(e *events.InputRequested) string {
+	var asks []string
+	for _, r := range e.Requests {
+		asks = append(asks, strings.TrimSuffix(r.ID+" ("+r.Kind+") "+strings.TrimSpace(r.Message+" "+r.URL), " "))
+	}
+	return strings.Join(asks, "; ")
+}
+
+// givenBy is whose answers a tool goes on with.
+func givenBy(e *events.InputGiven) string {
+	if e.By == nil {
+		return "by nobody: no one had answered in time"
+	}
+	var what []string
+	for _, a := range e.Answers {
+		what = append(what, a.ID+" "+a.Action)
+	}
+	return byWhom(show.Short(strings.Join(what, ", "), 120)+" ", *e.By, e.Note)
 }
 
 // byWhom is who did something, and their words.

@@ -18,11 +18,12 @@ import (
 	"github.com/sluice-run/sluice/projections"
 )
 
-// approver is a desk as far as approvals are concerned, or a door to one.
+// approver is a desk as far as what waits for people is concerned, or a door to one.
 type approver interface {
 	Approvals(ctx context.Context) ([]projections.Page, error)
 	Approval(ctx context.Context, id gateway.ApprovalID) (projections.Page, error)
 	Decide(ctx context.Context, id gateway.ApprovalID, a gateway.Decision) (gateway.Decided, error)
+	Answer(ctx context.Context, id gateway.ApprovalID, a gateway.Answering) (gateway.Answered, error)
 }
 
 // withApprovals does something with what waits for people.
@@ -53,7 +54,7 @@ func (a *app) answerVerb(use, about, long string, answer func(ctx context.Contex
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := gateway.ParseApprovalID(args[0])
 			if err != nil {
-				return exit.Misused(err, "name an approval as trace/turn/call@asking: sluice-node inbox shows them")
+				return exit.Misused(err, "name what waits as the inbox does, trace/turn/call@asking: sluice-node inbox shows it")
 			}
 			return a.withApprovals(cmd.Context(), func(d approver) error { return answer(cmd.Context(), d, id) })
 		},
@@ -134,12 +135,15 @@ func (a *app) argumentsOf(given string) (string, error) {
 
 // decideShown shows what is answered, and answers exactly that.
 func (a *app) decideShown(ctx context.Context, d approver, id gateway.ApprovalID, answer gateway.Decision) error {
+	if id.Input {
+		return exit.Misused(fmt.Errorf("%s is what a tool asks, and no yes or no answers it", id), "use sluice-node answer")
+	}
 	page, err := d.Approval(ctx, id)
 	if err != nil && !errors.Is(err, gateway.ErrNoApproval) {
 		return err
 	}
 	if err == nil {
-		if id.Asking == 0 && page.State == projections.ApprovalOpen {
+		if id.Asking == 0 && page.State == projections.ApprovalOpen && page.Kind != projections.PendingInput {
 			id.Asking = page.Asking // BEFORE somebody asks anew: what is shown is what is answered
 		}
 		if answer.Yes && answer.Hash == "" && answer.Args == nil && page.State == projections.ApprovalOpen {
@@ -246,7 +250,8 @@ func (a *app) inbox() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "inbox", Short: "Show the calls that wait for a person", Args: command.Args(0, 0, "none"),
-		Long: "Show the calls that wait for a person, soonest expiry first, each with the whole of what it asks.\n" +
+		Long: "Show the calls that wait for a person, soonest expiry first, each with the whole of what it asks: a yes (approve, deny), or\n" +
+			"what its tool needs before it can go on (answer).\n" +
 			"inbox show ID has the whole page of one: arguments, what it would change, files that it is bound to.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if follow {
@@ -272,7 +277,7 @@ func (a *app) inbox() *cobra.Command {
 // inboxShow is the verb that shows the whole of one approval.
 func (a *app) inboxShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show TRACE/TURN/CALL[@ASKING]", Short: "Show the whole of one approval, one that is over too", Args: command.Args(1, 1, "trace/turn/call, or trace/turn/call@asking"),
+		Use: "show TRACE/TURN/CALL[@ASKING]", Short: "Show the whole of what is asked, and of what was", Args: command.Args(1, 1, "trace/turn/call, or trace/turn/call@asking"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := gateway.ParseApprovalID(args[0])
 			if err != nil {

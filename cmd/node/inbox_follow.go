@@ -57,6 +57,7 @@ func (f *inboxFollower) follow(ctx context.Context, d *gateway.Desk) error {
 	}
 	filter := gateway.FeedFilter{Kinds: []events.Kind{
 		events.KindApprovalRequested, events.KindApproved, events.KindDenied, events.KindCancelled, events.KindTimedOut,
+		events.KindInputRequested, events.KindInputGiven,
 	}}
 	return d.Events(ctx, f.at, filter, true, func(e gateway.FeedEvent) error {
 		f.at = e.Position
@@ -71,8 +72,17 @@ func (f *inboxFollower) follow(ctx context.Context, d *gateway.Desk) error {
 // event shows what an event means for the inbox.
 func (f *inboxFollower) event(ctx context.Context, d *gateway.Desk, e gateway.FeedEvent) error {
 	id := gateway.ApprovalID{Call: e.Stored.Commit.Turn.Call(e.Record().Call)}
-	if asked, ok := e.Record().Event.(*events.ApprovalRequested); ok {
-		id.Asking = asked.Number()
+	asks := false
+	switch asked := e.Record().Event.(type) {
+	case *events.ApprovalRequested:
+		id.Asking, asks = asked.Number(), true
+	case *events.InputRequested:
+		if asked.Why != "" {
+			return nil // nobody is asked
+		}
+		id.Asking, id.Input, asks = asked.Round, true, true
+	}
+	if asks {
 		page, err := d.Approval(ctx, id)
 		if err != nil {
 			return err

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"sync/atomic"
 
 	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/policy/access"
 )
@@ -51,6 +53,7 @@ func (s *serving) serveNATS(ctx context.Context, r *roll) {
 	}
 	door := gateway.NewNATSDoor(gateway.NATSDoorConfig{
 		Desk: s.node.desk, Doors: s.ses.Bus, Who: r.who, Known: s.knownByHTTP, ID: s.node.boot, Version: command.Version(), Tools: s.node.list(s.set.breaker()), Log: s.log,
+		Store: s.store, Breaker: s.set.breaker(), Policy: policyByNATS{s},
 	})
 	s.wg.Go(func() {
 		if err := door.Serve(ctx); err != nil {
@@ -58,6 +61,14 @@ func (s *serving) serveNATS(ctx context.Context, r *roll) {
 		}
 	})
 	s.onHangup(ctx, func() { s.rollAnew(r) })
+}
+
+// policyByNATS is the policy as the NATS door keeps it.
+type policyByNATS struct{ *serving }
+
+// ReloadPolicy is serving's, for whom the NATS door has let in.
+func (p policyByNATS) ReloadPolicy(by events.Principal) (json.RawMessage, error) {
+	return p.reloadPolicy(by, "nats")
 }
 
 // knownByHTTP says whether an id is somebody's whom the HTTP door knows.

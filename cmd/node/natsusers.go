@@ -23,6 +23,7 @@ type natsUser struct {
 	Kind       string        `yaml:"kind,omitempty" json:"kind,omitempty"`            // agent (left out), person or service
 	Parents    []string      `yaml:"parents,omitempty,flow" json:"parents,omitempty"` // of the principal, nearest first
 	Roles      []access.Role `yaml:"roles,flow" json:"roles"`
+	Tools      []string      `yaml:"tools,omitempty,flow" json:"tools,omitempty"`      // that a worker may serve
 	Workspaces []string      `yaml:"workspaces,omitempty" json:"workspaces,omitempty"` // where its turns may run; none: the node's own
 	Password   string        `yaml:"password,omitempty" json:"password,omitempty"`     // its bcrypt hash
 	NKey       string        `yaml:"nkey,omitempty" json:"nkey,omitempty"`             // the public key
@@ -48,10 +49,13 @@ func (u natsUser) identity() access.Identity {
 // node says whether a user runs turns.
 func (u natsUser) node() bool { return slices.Contains(u.Roles, access.Node) }
 
+// worker says whether a user serves tools.
+func (u natsUser) worker() bool { return slices.Contains(u.Roles, access.Worker) }
+
 // user is who the server lets in.
 func (u natsUser) user() jetlog.User {
 	return jetlog.User{
-		Name: u.Name, Password: u.Password, NKey: u.NKey, Node: u.node(),
+		Name: u.Name, Password: u.Password, NKey: u.NKey, Node: u.node(), Tools: u.Tools,
 		Watch: u.identity().Reach(access.Watch) == access.All,
 	}
 }
@@ -61,6 +65,10 @@ func (u natsUser) check() error {
 	switch {
 	case u.node() && len(u.Roles) > 1:
 		return fmt.Errorf("%s has the role node and others: a node writes the log itself; give people and agents users of their own", u.Name)
+	case u.worker() && len(u.Roles) > 1:
+		return fmt.Errorf("%s has the role worker and others: who serves tools does nothing else; give people, agents and nodes users of their own", u.Name)
+	case u.worker() != (len(u.Tools) > 0):
+		return fmt.Errorf("%s: the role worker and the names of the tools that it may serve (tools: [a, b]) go together", u.Name)
 	case strings.HasPrefix(u.Name, localName):
 		return fmt.Errorf("the name %s: names that begin with %s are for this machine's own programs", u.Name, localName)
 	}

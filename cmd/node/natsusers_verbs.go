@@ -42,18 +42,18 @@ func roleNames() string {
 
 // newNATSUser are the flags of nats user.
 type newNATSUser struct {
-	roles, parents []string
-	kind           string
-	nkey           bool
+	roles, parents, tools []string
+	kind                  string
+	nkey                  bool
 }
 
 func (n newNATSUser) entry(name string) (natsUser, error) {
-	u := natsUser{Name: name, Kind: n.kind, Parents: n.parents}
+	u := natsUser{Name: name, Kind: n.kind, Parents: n.parents, Tools: n.tools}
 	for _, r := range n.roles {
 		u.Roles = append(u.Roles, access.Role(r))
 	}
 	if err := u.check(); err != nil { // BEFORE anything is printed: a node would refuse it
-		return u, exit.Misused(err, "say --role, and --kind person for somebody who approves")
+		return u, exit.Misused(err, "say --role, --kind person for somebody who approves, and --tool for each tool of a worker")
 	}
 	return u, nil
 }
@@ -73,6 +73,7 @@ func (a *app) natsUser() *cobra.Command {
 	f.StringSliceVar(&in.roles, "role", nil, "`roles` that the user gets: "+roleNames())
 	f.StringVar(&in.kind, "kind", "", "what the user is: agent (left out), person or service")
 	f.StringSliceVar(&in.parents, "parent", nil, "`ids` of the principals above, nearest first: the user may do no more than they")
+	f.StringSliceVar(&in.tools, "tool", nil, "`names` of the tools that a worker may serve")
 	f.BoolVar(&in.nkey, "nkey", false, "make an nkey instead of a password; its seed goes into the file that --nkey names")
 	return cmd
 }
@@ -136,7 +137,7 @@ func (a *app) natsCheck() *cobra.Command {
 // natsGrant are the flags of nats permissions.
 type natsGrant struct {
 	file, format, user string
-	roles              []string
+	roles, tools       []string
 }
 
 func (a *app) natsPermissions() *cobra.Command {
@@ -154,6 +155,7 @@ func (a *app) natsPermissions() *cobra.Command {
 	f.StringVar(&in.file, "users", "", "`file` as --nats-users takes it")
 	f.StringVar(&in.user, "user", "", "`name` of one user instead")
 	f.StringSliceVar(&in.roles, "role", nil, "`roles` of that user: "+roleNames())
+	f.StringSliceVar(&in.tools, "tool", nil, "`names` of the tools that that user may serve as a worker")
 	f.StringVar(&in.format, "format", "server", "server, nsc or json")
 	return cmd
 }
@@ -189,7 +191,7 @@ func (a *app) printPermissions(in natsGrant) error {
 // users are those whose permissions are printed.
 func (g natsGrant) users() ([]jetlog.User, error) {
 	switch {
-	case g.file != "" && (g.user != "" || len(g.roles) > 0):
+	case g.file != "" && (g.user != "" || len(g.roles) > 0 || len(g.tools) > 0):
 		return nil, exit.Misused(errors.New("--users names all users, and --user one"), "give one of them")
 	case g.file != "":
 		f, err := readNATSUsers(g.file)
@@ -197,6 +199,6 @@ func (g natsGrant) users() ([]jetlog.User, error) {
 	case g.user == "":
 		return nil, exit.Misused(errors.New("whose permissions?"), "say --users FILE, or --user NAME and --role ROLE")
 	}
-	u, err := newNATSUser{roles: g.roles, kind: access.KindPerson}.entry(g.user)
+	u, err := newNATSUser{roles: g.roles, tools: g.tools, kind: access.KindPerson}.entry(g.user)
 	return []jetlog.User{u.user()}, err
 }

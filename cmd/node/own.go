@@ -7,8 +7,8 @@ import "path/filepath"
 // none of them, and commands in a sandbox do not see them.
 func (s *settings) ownFiles() []string {
 	files := []string{
-		s.secret.keys, s.EncryptKey, s.entry.auth, s.entry.key, s.bus.users, s.bus.key, s.hook.secret,
-		s.policy, s.principals,
+		s.secret.keys, s.EncryptKey, s.entry.auth, s.entry.key, s.bus.users, s.bus.key, s.hook.secret, s.spans.headers, s.spans.key,
+		s.policy, s.principals, s.servers.file,
 		s.Creds, s.NKey, s.Key,
 	}
 	if s.NATS == "" {
@@ -43,6 +43,7 @@ func (s *settings) ownData() []string {
 // dataFiles are what a node keeps in its data directory.
 var dataFiles = []string{
 	"jetstream", "sluice.json", "sluice.lock", "sluice.run", "sluice.encrypted", "secrets.key", "readstore", "policy-reload", "fixtures-ledger.jsonl",
+	remoteFile, remoteFile + ".new",
 }
 
 func absOr(dir string) string {

@@ -78,12 +78,16 @@ func (s *serving) PolicyState() json.RawMessage { return stateJSON(s.node.judge)
 // ReloadPolicy reads the policy anew for whom a door has let in, and gives the state
 // afterwards. With an error nothing has changed.
 func (s *serving) ReloadPolicy(by events.Principal) (json.RawMessage, error) {
+	return s.reloadPolicy(by, "http")
+}
+
+func (s *serving) reloadPolicy(by events.Principal, via string) (json.RawMessage, error) {
 	if s.set.policy == "" {
 		return nil, errNoPolicy()
 	}
-	who := actor{ID: by.ID, Kind: cmp.Or(by.Kind, "agent"), Via: "http"}
+	who := actor{ID: by.ID, Kind: cmp.Or(by.Kind, "agent"), Via: via}
 	if by.ID == "" {
-		who = actor{ID: "unknown", Via: "http"} // a door that asks nobody who they are
+		who = actor{ID: "unknown", Via: via} // a door that asks nobody who they are
 	}
 	if _, err := s.reload(who); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"time"
 
@@ -324,11 +325,15 @@ func (a *app) askedNode(ctx context.Context) (list []projections.Page, ok bool) 
 	if err != nil || at.HTTP == "" {
 		return nil, false
 	}
-	var answer struct {
-		Approvals []projections.Page `json:"approvals"`
+	list = []projections.Page{}
+	for cursor := ""; ; {
+		var answer approvalsPage
+		if err := nodeAnswer(ctx, at, http.MethodGet, "/v1/approvals?cursor="+url.QueryEscape(cursor), &answer); err != nil || answer.Approvals == nil {
+			return nil, false
+		}
+		list = append(list, answer.Approvals...)
+		if cursor = answer.Next; cursor == "" {
+			return list, true
+		}
 	}
-	if err := nodeAnswer(ctx, at, http.MethodGet, "/v1/approvals", &answer); err != nil || answer.Approvals == nil {
-		return nil, false
-	}
-	return answer.Approvals, true
 }

@@ -73,8 +73,8 @@ func (a *app) root() command.Root {
 			"Settings come from flags, else from SLUICE_… in the environment, else from the file that --config names.\n\n" + exitHelp,
 		Flags: a.set.storeFlags, Complete: a.set.complete, JSON: &a.json,
 		Verbs: []func() *cobra.Command{
-			a.serve, a.through(a.submit, nil), a.through(a.tail, a.throughTail), a.through(a.cancel, a.throughCancel), a.through(a.approve, nil), a.through(a.deny, nil),
-			a.through(a.resolve, a.throughResolve), a.compensate, a.through(a.inbox, a.throughInbox), a.whoami, a.nodes, a.breaker, a.readstore, a.tools,
+			a.serve, a.through(a.submit, nil), a.through(a.tail, a.throughTail), a.through(a.cancel, a.throughCancel), a.through(a.approve, nil), a.through(a.deny, nil), a.through(a.answer, nil),
+			a.through(a.resolve, a.throughResolve), a.compensate, a.through(a.inbox, a.throughInbox), a.whoami, a.nodes, a.breaker, a.readstore, a.tools, a.mcpservers,
 			a.explain, a.policy, a.secretVerbs, a.token, a.nats, a.demo, a.doctor, a.config, a.version,
 		},
 	}
@@ -85,7 +85,7 @@ func (a *app) version() *cobra.Command { return command.VersionVerb(name, comman
 
 func exitCode(err error) int {
 	var p *gateway.Problem
-	typed := exit.UnknownVerb(err) || errors.As(err, &p) || errors.Is(err, lifecycle.ErrSubmission) || errors.Is(err, lifecycle.ErrArgs)
+	typed := exit.UnknownVerb(err) || errors.As(err, &p) || errors.Is(err, lifecycle.ErrSubmission) || errors.Is(err, lifecycle.ErrArgs) || errors.Is(err, lifecycle.ErrAnswers)
 	return exit.Code(err, typed)
 }
 
@@ -100,6 +100,8 @@ func hint(err error) string {
 		return p.Next
 	case exit.UnknownVerb(err):
 		return "see " + name + " --help"
+	case errors.Is(err, lifecycle.ErrAnswers):
+		return "sluice-node inbox show has the fields of the form; mend what the error names, and answer again"
 	case errors.Is(err, lifecycle.ErrSubmission):
 		return "mend what the error names, and submit again"
 	case errors.Is(err, lifecycle.ErrNoTurn), errors.Is(err, lifecycle.ErrNoCall):
@@ -113,7 +115,7 @@ func hint(err error) string {
 	case errors.Is(err, lifecycle.ErrDecider):
 		return "have a person answer, who is not the one that asks; --by says who answers"
 	case errors.Is(err, lifecycle.ErrNotAsking), errors.Is(err, lifecycle.ErrHash), errors.Is(err, lifecycle.ErrEnded),
-		errors.Is(err, lifecycle.ErrSuperseded), errors.Is(err, lifecycle.ErrExpired), errors.Is(err, gateway.ErrNoApproval):
+		errors.Is(err, lifecycle.ErrSuperseded), errors.Is(err, lifecycle.ErrExpired), errors.Is(err, gateway.ErrNoApproval), errors.Is(err, lifecycle.ErrNoInput):
 		return "sluice-node inbox shows what waits for a person"
 	case errors.Is(err, bus.ErrUnavailable), errors.Is(err, bus.ErrUncertain):
 		return "try again: the same ids are safe to repeat"

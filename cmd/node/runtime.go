@@ -22,6 +22,8 @@ import (
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/mcp"
+	"github.com/sluice-run/sluice/tools/remote"
 )
 
 // logger writes the node's log to w.
@@ -33,9 +35,9 @@ func (s *settings) logger(w io.Writer) (*slog.Logger, error) {
 	o := &slog.HandlerOptions{Level: level}
 	switch cmp.Or(s.logFormat, "text") {
 	case "text":
-		return slog.New(discreet(slog.NewTextHandler(w, o))), nil
+		return slog.New(discreet(logNames{slog.NewTextHandler(w, o)})), nil
 	case "json":
-		return slog.New(discreet(slog.NewJSONHandler(w, o))), nil
+		return slog.New(discreet(logNames{slog.NewJSONHandler(w, o)})), nil
 	}
 	return nil, exit.Misused(fmt.Errorf("log-format %q", s.logFormat), "use text or json")
 }
@@ -66,9 +68,11 @@ type node struct {
 	ses      *session.Session
 	registry *tools.Registry
 	judge    *judge
+	servers  *mcp.Host // BEFORE the actors, and until AFTER them
 	metrics  *gateway.Metrics
 	actors   *actors.Node
 	desk     *gateway.Desk
+	remote   *remote.Roster // nil: workers are not asked
 	boot     string
 }
 
@@ -87,6 +91,10 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		return nil, err
 	}
 	kept, registry, err := hooked(ses.Bus, registry) // as they are, but in a build for tests
+	if err != nil {
+		return nil, err
+	}
+	servers, err := s.mcpServers(log)
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +123,19 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
 		Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
 		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: s.retention,
-		Vault: opener(values), ShowSecrets: s.secret.shown(), Closed: append(s.ownFiles(), "/proc", "/sys", "/dev"),
+		Vault: opener(values), ShowSecrets: s.secret.shown(), Traced: s.spans.on(), Closed: append(s.ownFiles(), "/proc", "/sys", "/dev"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	own := context.WithoutCancel(ctx) // the node ends by Stop, in order
+	if n.remote, err = s.startRemote(ctx, ses, registry, n.boot, log); err != nil {
+		return nil, err
+	}
+	n.startServers(ctx, own, servers, s.serversConfig(workspace, registry.Provide, command.Version(), log))
 	if err := n.actors.Start(own); err != nil {
+		n.servers.Stop()
+		n.forgoWorkers()
 		return nil, err
 	}
 	n.desk = gateway.NewDesk(gateway.DeskConfig{Bus: kept, Boot: n.boot, Local: localEnds{n.actors}, Now: ses.Now, Log: log, Workspace: workspace, Vault: values, Declared: declaredBy(registry), Refuses: n.actors.Refuses, Seen: n.metrics.Committed})
@@ -147,8 +161,17 @@ func (s *settings) nodeName() string {
 // stop drains the node. ctx bounds the drain, beside --drain.
 func (n *node) stop(ctx context.Context) error {
 	err := n.actors.Stop(ctx)
+	n.servers.Stop()
+	n.forgoWorkers()
 	n.desk.Stop()
 	return err
+}
+
+// forgoWorkers ends what is said to workers: BEHIND the last attempt.
+func (n *node) forgoWorkers() {
+	if n.remote != nil {
+		n.remote.Stop()
+	}
 }
 
 // circuits are the tools whose circuit is not closed.

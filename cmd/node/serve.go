@@ -19,6 +19,8 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/gateway/mcp"
+	"github.com/sluice-run/sluice/gateway/otlp"
 	"github.com/sluice-run/sluice/projections/readstore"
 )
 
@@ -85,6 +87,7 @@ type serving struct {
 	ses     *session.Session
 	node    *node
 	store   *readstore.Store // nil: there is none
+	mcp     *mcp.Door        // nil: there is none
 	door    *doorway         // of HTTP; nil: there is none
 	address string           // of HTTP; "" where there is none
 
@@ -93,6 +96,7 @@ type serving struct {
 	ended   chan error         // what the door's end was
 	wg      sync.WaitGroup     // the look around, and who heeds signals
 	hook    *gateway.Webhook   // nil: nobody is told
+	spans   *otlp.Exporter     // nil: nobody is told of spans
 	telling sync.Mutex         // held while others are told: the last to tell knows the most
 }
 
@@ -107,11 +111,24 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	if _, err := newJudge(s.policy); err != nil {
 		return nil, err
 	}
+	if _, err := s.mcpServers(slog.New(slog.DiscardHandler)); err != nil {
+		return nil, err
+	}
+	if _, err := s.remote.trust(); err != nil {
+		return nil, err
+	}
 	users, err := s.roll()
 	if err != nil {
 		return nil, err
 	}
 	hook, err := s.webhook()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.mcpConfig(nil); err != nil {
+		return nil, err
+	}
+	spans, err := s.spans.config()
 	if err != nil {
 		return nil, err
 	}
@@ -133,14 +150,22 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 		return nil, errors.Join(err, ses.Close())
 	}
 	out := &serving{set: s, log: log, ses: ses, node: n, ended: make(chan error, 1)}
+	if d != nil && s.mcpDoor.open {
+		if out.mcp, err = s.startMCP(context.WithoutCancel(ctx), n, log); err != nil {
+			return nil, errors.Join(err, n.stop(context.WithoutCancel(ctx)), ses.Close())
+		}
+	}
 	own, shut := context.WithCancel(context.WithoutCancel(ctx))
 	out.shut = shut
+	if err := out.startOTLP(ctx, spans); err != nil {
+		return nil, errors.Join(err, out.close(ctx))
+	}
 	out.wg.Go(func() { s.lookAround(own, n.desk, log) })
 	out.store = s.startStore(ctx, n, log)
 	if d != nil {
 		out.door, out.address = d, d.address()
 		api := d.into(gateway.APIConfig{
-			Desk: n.desk, Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
+			Desk: n.desk, MCP: out.mcpHandler(), Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
 		})
 		go func() { out.ended <- api.Serve(own, d, s.drain) }()
 	}
@@ -149,6 +174,9 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	}
 	if users != nil {
 		out.serveNATS(own, users)
+	}
+	if s.servers.file != "" {
+		out.heedServers(own)
 	}
 	out.startWebhook(own, hook)
 	if s.policy != "" {
@@ -256,9 +284,17 @@ func (s *serving) close(ctx context.Context) error {
 		err = errors.Join(err, <-s.ended)
 	}
 	s.wg.Wait()
+	if s.mcp != nil {
+		s.mcp.Close()
+	}
 	if s.hook != nil {
 		s.hook.Stop()
 	}
+	if s.spans != nil {
+		s.spans.Stop() // what has ended now is in the log
+	}
+	s.node.forgoWorkers()
+	s.node.servers.Stop()
 	s.node.desk.Stop()
 	if s.store != nil {
 		err = errors.Join(err, s.store.Stop())

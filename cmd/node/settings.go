@@ -40,10 +40,16 @@ type settings struct {
 
 	policyTold string // what that node has told of its policy, as JSON; "" where another one is asked about
 
-	entry doorSettings
-	box   boxSettings
-	bus   natsSettings // who may come in by NATS
-	hook  webhookSettings
+	entry   doorSettings
+	box     boxSettings
+	servers serversSettings // MCP servers whose tools it has
+	bus     natsSettings    // who may come in by NATS
+	hook    webhookSettings
+
+	remote remoteSettings // the tools of workers
+
+	mcpDoor mcpDoorSettings
+	spans   otlpSettings
 
 	secret secretSettings
 
@@ -81,6 +87,7 @@ func (s *settings) nodeFlags(f *pflag.FlagSet) {
 	f.DurationVar(&s.approval, "approval", 24*time.Hour, "how long a person has to answer")
 	s.natsUsersFlags(f)
 	s.sandboxFlags(f)
+	s.remote.remoteFlags(f)
 	s.secret.redactFlags(f)
 	s.breakerFlags(f)
 	f.DurationVar(&s.ackWait, "ack-wait", 15*time.Second, "how long a turn stays with a node of which nothing is heard, 2s to 10m; the same on all nodes of a log")
@@ -106,6 +113,7 @@ func (s *settings) toolFlags(f *pflag.FlagSet) {
 	f.BoolVar(&s.network, "network", false, "tools may use the network")
 	f.StringVar(&s.policy, "policy", "", "`file` of Cedar policies, or directory with files *.cedar; left out: the program's own, which policy default prints")
 	f.StringVar(&s.principals, "principals", "", "YAML `file` with each principal's allowlist; left out: everybody may call every tool")
+	s.serversFlags(f)
 }
 
 // doorFlags say where HTTP listens, and what it answers searches from.
@@ -115,6 +123,8 @@ func (s *settings) doorFlags(f *pflag.FlagSet) {
 	s.doorAccessFlags(f)
 	s.readStoreFlag(f)
 	s.hook.webhookFlags(f)
+	s.mcpDoorFlags(f)
+	s.spans.otlpFlags(f)
 }
 
 // all are every setting there is, with defaults.

@@ -36,6 +36,7 @@ type submission struct {
 	wait      bool
 	timeout   time.Duration
 	progress  bool
+	fromStream
 }
 
 // submit is the verb that submits a turn.
@@ -48,8 +49,8 @@ func (a *app) submit() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return a.runSubmit(cmd.Context(), sub, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&sub.format, "format", "", "of the messages printed: openai, anthropic or json; left out: that of the input")
-	f.StringVar(&sub.input, "input", "", "of the input: openai, anthropic or json; left out: as it looks")
+	f.StringVar(&sub.format, "format", "", "of the messages printed: "+formats()+"; left out: that of the input")
+	f.StringVar(&sub.input, "input", "", "of the input: "+formats()+"; left out: as it looks")
 	f.StringVar(&sub.Trace, "trace", "", "trace `id`; left out: a new one")
 	f.StringVar(&sub.Turn, "turn", "", "turn `id`; left out: a new one. The same ids again attach to the turn that is there")
 	f.StringVar(&sub.principal, "principal", "", "`id` of who acts; left out: "+gateway.DefaultPrincipal)
@@ -66,6 +67,7 @@ func (a *app) submit() *cobra.Command {
 	f.BoolVar(&sub.wait, "wait", true, "wait for the turn's end; otherwise print its ids once it is durable")
 	f.DurationVar(&sub.timeout, "timeout", 0, "how long to wait; 0: until it ends")
 	f.BoolVar(&sub.progress, "progress", isTerminal(a.err), "print what happens, on standard error")
+	sub.streamFlags(f)
 	a.set.nodeFlags(f)
 	return cmd
 }
@@ -77,6 +79,9 @@ func (a *app) runSubmit(ctx context.Context, sub *submission, from string) error
 	order, err := a.order(sub, from)
 	if err != nil {
 		return err
+	}
+	if sub.stream && len(order.Turn.Calls) == 0 {
+		return a.saidNothing(sub)
 	}
 	log, err := a.set.quiet(a.err)
 	if err != nil {
@@ -203,20 +208,9 @@ func (s *settings) workspaceNamed() bool { return s.from["workspace"] != "" }
 
 // order reads the input.
 func (a *app) order(sub *submission, from string) (gateway.Order, error) {
-	body, err := a.read(from)
+	input, m, err := a.message(sub, from)
 	if err != nil {
 		return gateway.Order{}, err
-	}
-	if !json.Valid(body) {
-		return gateway.Order{}, exit.Misused(fmt.Errorf("%s is not JSON: %w", from, jsonError(body)), "give a provider's message as it came")
-	}
-	input := codec.Format(sub.input)
-	if input == "" {
-		input = gateway.Sniff(body)
-	}
-	m, err := codec.Decode(input, body)
-	if err != nil {
-		return gateway.Order{}, exit.Misused(fmt.Errorf("%s: %w", from, err), "give a provider's message as it came; --input says whose")
 	}
 	if sub.format != "" {
 		if _, err := codec.RenderCalls(codec.Format(sub.format), nil, codec.Options{}); err != nil {
@@ -267,12 +261,35 @@ func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
 			Attached bool              `json:"attached"`
 			Format   codec.Format      `json:"format"`
 			Messages []json.RawMessage `json:"messages"`
-		}{t.Key.Trace, t.Key.Turn, t.Attached, m.Format, m.Answered})
+			Asked    json.RawMessage   `json:"assistant,omitempty"`
+		}{t.Key.Trace, t.Key.Turn, t.Attached, m.Format, m.Answered, withIDs(m)})
+	}
+	if m.Renamed {
+		a.note("%s: ids of calls were missing or repeated, so that these messages name others: --json also gives the model's message that has them", name)
 	}
 	for _, one := range m.Answered {
 		a.printRaw(one)
 	}
 	return nil
+}
+
+// withIDs is the model's message with the ids that the answers name, where the caller's own
+// has others.
+func withIDs(m gateway.Messages) json.RawMessage {
+	if !m.Renamed {
+		return nil
+	}
+	return m.Asked
+}
+
+// formats are the formats of messages, in a sentence.
+func formats() string {
+	var names []string
+	for _, f := range codec.Formats() {
+		names = append(names, string(f))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // me is who gives orders at this terminal.

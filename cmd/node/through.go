@@ -122,6 +122,7 @@ type named struct {
 	Turn   string `json:"turn"`
 	Call   *int   `json:"call,omitempty"`
 	Asking int    `json:"asking,omitempty"`
+	Kind   string `json:"kind,omitempty"` // of the page of what a tool asks
 }
 
 func nameCall(c events.CallKey) named { return named{Trace: c.Trace, Turn: c.Turn, Call: &c.Offset} }
@@ -129,16 +130,34 @@ func nameCall(c events.CallKey) named { return named{Trace: c.Trace, Turn: c.Tur
 func nameAsking(id gateway.ApprovalID) named {
 	n := nameCall(id.Call)
 	n.Asking = id.Asking
+	if id.Input {
+		n.Kind = projections.PendingInput
+	}
 	return n
 }
 
 // Approvals is approver's.
 func (d *door) Approvals(ctx context.Context) ([]projections.Page, error) {
-	var out struct {
-		Approvals []projections.Page `json:"approvals"`
+	var all []projections.Page
+	var at struct {
+		Cursor string `json:"cursor,omitempty"`
 	}
-	_, err := d.ask(ctx, "inbox", struct{}{}, &out)
-	return out.Approvals, err
+	for {
+		var out approvalsPage
+		if _, err := d.ask(ctx, "inbox", at, &out); err != nil {
+			return nil, err
+		}
+		all = append(all, out.Approvals...)
+		if at.Cursor = out.Next; at.Cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+// approvalsPage is a page of what waits, over whichever door.
+type approvalsPage struct {
+	Approvals []projections.Page `json:"approvals"`
+	Next      string             `json:"next"`
 }
 
 // Approval is approver's.

@@ -30,6 +30,9 @@ func (a *app) throughSubmit(ctx context.Context, sub *submission, from string) e
 		if err != nil {
 			return err
 		}
+		if sub.stream && sub.calls == 0 {
+			return a.saidNothing(sub)
+		}
 		var late time.Time
 		if sub.timeout > 0 {
 			late = time.Now().Add(sub.timeout)
@@ -52,7 +55,7 @@ func (a *app) throughSubmit(ctx context.Context, sub *submission, from string) e
 			case !sub.wait:
 				return a.printTicket(t)
 			case out.State == "completed" || out.State == "abandoned":
-				return a.throughMessages(ctx, d, t, sub)
+				return a.throughMessages(ctx, d, t, sub, e)
 			case !late.IsZero() && !time.Now().Before(late):
 				return &exit.Failure{Err: fmt.Errorf("turn %s has not ended after %v", t.Key, sub.timeout), Hint: "it goes on: the same command with its ids attaches to it", Code: exitNotEnded}
 			}
@@ -72,9 +75,10 @@ func nextWait(sub *submission, late time.Time) time.Duration {
 }
 
 // throughMessages prints the messages of a turn that has ended.
-func (a *app) throughMessages(ctx context.Context, d *door, t gateway.Ticket, sub *submission) error {
+func (a *app) throughMessages(ctx context.Context, d *door, t gateway.Ticket, sub *submission, e gateway.Envelope) error {
 	var m struct {
 		Format   codec.Format      `json:"format"`
+		Asked    json.RawMessage   `json:"assistant"`
 		Messages []json.RawMessage `json:"messages"`
 	}
 	body := struct {
@@ -84,23 +88,32 @@ func (a *app) throughMessages(ctx context.Context, d *door, t gateway.Ticket, su
 	if _, err := d.ask(ctx, "messages", body, &m); err != nil {
 		return err
 	}
-	return a.printMessages(t, gateway.Messages{Format: m.Format, Answered: m.Messages})
+	return a.printMessages(t, gateway.Messages{Format: m.Format, Asked: m.Asked, Answered: m.Messages, Renamed: otherIDs(e, m.Format, m.Asked)})
+}
+
+// otherIDs says whether the message asked has other ids than the one that was submitted.
+func otherIDs(e gateway.Envelope, f codec.Format, asked json.RawMessage) bool {
+	sent, err := codec.Decode(e.Format, e.Message)
+	got, err2 := codec.Decode(f, asked)
+	if err != nil || err2 != nil || f == codec.Neutral || len(sent.Calls) != len(got.Calls) {
+		return false
+	}
+	for i, c := range sent.Calls {
+		if c.ProviderID != got.Calls[i].ProviderID {
+			return true
+		}
+	}
+	return false
 }
 
 // envelope is what is submitted, with ids, so that it can be asked for again.
 func (a *app) envelope(sub *submission, from string) (gateway.Envelope, error) {
-	body, err := a.read(from)
+	input, body, err := a.body(sub, from)
 	if err != nil {
 		return gateway.Envelope{}, err
 	}
-	if !json.Valid(body) {
-		return gateway.Envelope{}, exit.Misused(fmt.Errorf("%s is not JSON: %w", from, jsonError(body)), "give a provider's message as it came")
-	}
 	e := sub.Envelope
-	e.Message, e.Format = body, codec.Format(sub.input)
-	if e.Format == "" {
-		e.Format = gateway.Sniff(body)
-	}
+	e.Message, e.Format = body, input
 	e.Principal = gateway.Who{ID: sub.principal}
 	e.Trace, e.Turn = cmp.Or(e.Trace, ulid.Make().String()), cmp.Or(e.Turn, ulid.Make().String())
 	if a.set.workspaceNamed() {

@@ -20,7 +20,9 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/nodehttp"
 	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/gateway/codec"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/fixture"
@@ -97,7 +99,11 @@ func (s *settings) allowlists() (func(principal string) []string, error) {
 		if !ok {
 			list = lists["*"]
 		}
-		return append([]string{}, list...) // not nil: nil would not narrow
+		out := make([]string, len(list)) // not nil: nil would not narrow
+		for i, tool := range list {
+			out[i] = events.ToolName(tool)
+		}
+		return out
 	}, nil
 }
 
@@ -110,13 +116,17 @@ func toolList(r *tools.Registry, open map[string]bool, format string) (json.RawM
 			list = append(list, t)
 		}
 	}
-	switch format {
-	case "openai", "":
+	switch codec.Format(format) {
+	case codec.OpenAI, "":
 		return tools.OpenAI(list)
-	case "anthropic":
+	case codec.Responses:
+		return tools.OpenAIResponses(list)
+	case codec.Anthropic:
 		return tools.Anthropic(list)
+	case codec.Gemini:
+		return tools.Gemini(list)
 	}
-	return nil, gateway.BadRequest(fmt.Sprintf("format %q", format), "use openai or anthropic")
+	return nil, gateway.BadRequest(fmt.Sprintf("format %q", format), "use openai, responses, anthropic or gemini")
 }
 
 // tools is the verb that prints the tool list.
@@ -145,7 +155,7 @@ func (a *app) tools() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", format, "the provider: openai or anthropic")
+	cmd.Flags().StringVar(&format, "format", format, "the provider: openai, responses, anthropic or gemini")
 	a.set.toolFlags(cmd.Flags())
 	return cmd
 }

@@ -92,35 +92,56 @@ func (w *waiting) tell(e gateway.FeedEvent, anew bool) {
 	if anew && w.sub.progress && !w.app.json {
 		w.app.note("%s", describe(e))
 	}
-	asks, asked := rec.Event.(*events.ApprovalRequested)
-	if !asked {
+	ask := askOf(e)
+	if ask == "" {
 		delete(w.asking, rec.Call)
 		return
 	}
-	w.asking[rec.Call] = asks.Asks
-	if anew && w.sub.CanAsk && !w.answered(e, asks) {
-		w.app.note("%s", tell(waitsFor(e.Stored.Commit.Turn.Call(rec.Call), asks.Asks)))
+	w.asking[rec.Call] = ask
+	if anew && w.sub.CanAsk && !w.answered(e) {
+		w.app.note("%s", tell(ask))
 	}
 }
 
+// askOf says in a line what an event asks a person, and how it is answered; "" where it
+// asks nothing. The line is still to be made safe to show.
+func askOf(e gateway.FeedEvent) string {
+	call := e.Stored.Commit.Turn.Call(e.Record().Call)
+	switch asks := e.Record().Event.(type) {
+	case *events.ApprovalRequested:
+		return waitsFor(call, asks.Asks, "approve")
+	case *events.InputRequested:
+		if asks.Why == "" {
+			return waitsFor(call, askedFor(asks), "answer")
+		}
+	}
+	return ""
+}
+
 // answered says whether a question was answered, or asked anew, before this attached.
-func (w *waiting) answered(e gateway.FeedEvent, asks *events.ApprovalRequested) bool {
+func (w *waiting) answered(e gateway.FeedEvent) bool {
 	n := len(w.before.Commits)
 	if n == 0 || e.Position.Seq > w.before.Commits[n-1].Seq {
 		return false
 	}
 	c := w.before.Turn.Call(e.Record().Call)
-	return c == nil || c.Phase != lifecycle.PhaseAsking || c.Asked.Number() != asks.Number()
+	switch asks := e.Record().Event.(type) {
+	case *events.ApprovalRequested:
+		return c == nil || c.Phase != lifecycle.PhaseAsking || c.Asked.Number() != asks.Number()
+	case *events.InputRequested:
+		return c == nil || c.Phase != lifecycle.PhaseInput || c.Input.Round != asks.Round
+	}
+	return true
 }
 
 // waitsFor says in a line, which is still to be made safe to show, what a call asks
 // and how it is answered. The inbox has the lines as they are.
-func waitsFor(call events.CallKey, asks string) string {
+func waitsFor(call events.CallKey, asks, verb string) string {
 	short := []rune(onLine(asks))
 	if len(short) > mostAsked {
 		short = append(short[:mostAsked], '…')
 	}
-	return fmt.Sprintf("waits for a person: call %d asks %s (sluice-node inbox, approve %s)", call.Offset, string(short), call)
+	return fmt.Sprintf("waits for a person: call %d asks %s (sluice-node inbox, %s %s)", call.Offset, string(short), verb, call)
 }
 
 // onLine is what is asked, whose lines are marked, on one line.
@@ -142,7 +163,7 @@ const mostAsked = 500
 func (w *waiting) notEnded(key events.TurnKey, err error) error {
 	var asked []string
 	for _, offset := range slices.Sorted(maps.Keys(w.asking)) {
-		asked = append(asked, waitsFor(key.Call(offset), w.asking[offset]))
+		asked = append(asked, w.asking[offset])
 	}
 	if len(asked) > 0 {
 		err = fmt.Errorf("%w: it %s", err, strings.Join(asked, "; "))

@@ -241,6 +241,10 @@ func describe(e told) string {
 		return ending(v.Outcome, v.Why)
 	case *events.Approved:
 		return person("by "+v.By.ID+", for this "+v.Scope, v.Note)
+	case *events.InputRequested:
+		return fmt.Sprintf("attempt %d, asking %d, until %s: %s", v.Attempt, v.Round, stamp(v.Expires), show.Short(e.detail, 300))
+	case *events.InputGiven:
+		return inputGiven(v)
 	case *events.Resolved:
 		return person("effects "+string(v.Effects)+" by "+v.By.ID, v.Note)
 	case *events.CancelRequested:
@@ -264,6 +268,18 @@ func describe(e told) string {
 		return ending(*o, "")
 	}
 	return show.Short(e.detail, 300)
+}
+
+// inputGiven is what a tool gets for its asking: who answered, and what.
+func inputGiven(v *events.InputGiven) string {
+	if v.By == nil {
+		return "nobody had answered in time: cancel to each request"
+	}
+	var parts []string
+	for _, a := range v.Answers {
+		parts = append(parts, strings.TrimSuffix(a.ID+" "+a.Action+" "+string(a.Content), " "))
+	}
+	return person("by "+v.By.ID+": "+strings.Join(parts, ", "), v.Note)
 }
 
 // person is what somebody did, and what they said of it.

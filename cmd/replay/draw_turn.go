@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluice-run/sluice/cmd/replay/picture"
@@ -111,6 +112,7 @@ var segments = map[string]struct {
 	spanGates:    {picture.Gates, "is judged; a wait for the call that holds its key may be a part of it"},
 	spanKey:      {picture.Holding, "waits for the call that holds its key"},
 	spanApproval: {picture.Asking, "waits for a person"},
+	spanInput:    {picture.Asking, "its tool waits for a person's answers"},
 	spanBatch:    {picture.Holding, "waits for the batches before"},
 	spanLock:     {picture.Holding, "waits for its locks"},
 	spanStart:    {picture.Holding, "waits for its start"},
@@ -147,6 +149,11 @@ func signOf(e told) (picture.Mark, bool) {
 		out.Sign = picture.Cancel
 	case *events.Approved:
 		out.Sign = picture.Yes
+	case *events.InputGiven:
+		out.Sign = picture.Yes
+		if v.By == nil || !slices.ContainsFunc(v.Answers, func(a events.InputAnswer) bool { return a.Action == events.InputAccept }) {
+			out.Sign = picture.No
+		}
 	case *events.Denied:
 		if v.By == nil {
 			return out, false
@@ -187,7 +194,7 @@ func callState(c *lifecycle.Call) picture.State {
 	switch {
 	case c.Terminal != nil:
 		return stateOf(c.Terminal.Kind())
-	case c.Phase == lifecycle.PhaseAsking, c.Phase == lifecycle.PhaseRetrying:
+	case c.Phase == lifecycle.PhaseAsking, c.Phase == lifecycle.PhaseRetrying, c.Phase == lifecycle.PhaseInput:
 		return picture.Waiting
 	}
 	return picture.Open

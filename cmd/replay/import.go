@@ -29,8 +29,8 @@ func (a *app) importing() *cobra.Command {
 		Use: "import FILE…", Short: "Put archives and recorded conversations in the log; nothing of them is ever run",
 		Long: "Put archives and recorded conversations in the log; nothing of them is ever run. A FILE is an archive that export\n" +
 			"wrote; or holds JSON Lines, each line an object with messages (or the array of them), or one such document over many\n" +
-			"lines; - is standard input. The messages are those of OpenAI Chat or of Anthropic. Ids are made from the content, so\n" +
-			"importing the same again changes nothing. A line that is bad is named, and the others are imported.\n\n" +
+			"lines; - is standard input. The messages are those of OpenAI Chat or Responses, Anthropic or Gemini. Ids are made from\n" +
+			"the content, so importing the same again changes nothing. A line that is bad is named, and the others are imported.\n\n" +
 			"Traces of an archive come back with their ids, turns, commits and times; positions are the log's. A trace that is there\n" +
 			"already with the same content stays as it is; with other content it is left alone, and the first difference is named:\n" +
 			"--as PREFIX imports it beside. Turns that were open stay so, and no node ever goes on with them.",

@@ -249,6 +249,7 @@ func (m *renderer) render(ctx context.Context, t target, conv projections.Conver
 		before = conv.Since(m.from)
 	}
 	var seen []string
+	items := make(map[string]bool)
 	for i, turn := range conv.Turns {
 		if t.turn != "" && turn.Key.Turn != t.turn {
 			continue
@@ -256,7 +257,7 @@ func (m *renderer) render(ctx context.Context, t target, conv projections.Conver
 		if t.turn != "" && m.format == "" {
 			format = formatOf(projections.Conversation{Turns: []*projections.Turn{turn}})
 		}
-		o := codec.Options{Seen: seen, CallBytes: turn.Limits.CallBytes, TurnBytes: turn.Limits.TurnBytes}
+		o := codec.Options{Seen: seen, Items: items, CallBytes: turn.Limits.CallBytes, TurnBytes: turn.Limits.TurnBytes}
 		list, ids, err := m.turn(ctx, format, turn, o, i < before)
 		if err != nil {
 			return nil, before, err
@@ -273,17 +274,18 @@ func (m *renderer) turn(ctx context.Context, f codec.Format, turn *projections.T
 		calls[i] = c.Raw // ids need no arguments
 	}
 	if ids, err = codec.IDs(f, calls, o); err != nil || skip {
+		if err == nil && m.calls {
+			_, err = codec.Asked(f, calls, o) // the ids of its items are taken
+		}
 		return nil, ids, err
 	}
 	blobs := blobsOf(ctx, m.log)
 	if m.calls {
 		calls, err = turn.Requests(blobs)
 		m.unresolved(err)
-		asked, err := codec.RenderCalls(f, calls, o)
-		if err != nil {
+		if list, err = codec.Asked(f, calls, o); err != nil {
 			return nil, ids, err
 		}
-		list = append(list, asked)
 	}
 	answers, err := turn.Answers(blobs)
 	if ctx.Err() != nil {

@@ -16,6 +16,7 @@ const (
 	spanGates    = "gates"    // being judged
 	spanKey      = "key"      // waiting for the call that holds its key
 	spanApproval = "approval" // waiting for a person
+	spanInput    = "input"    // its tool waits for a person's answers
 	spanBatch    = "batch"    // waiting for the batches before
 	spanLock     = "lock"     // the same, where locks were taken
 	spanStart    = "wait"     // what is asked before a start, where no lock was taken
@@ -120,7 +121,9 @@ func (st *story) callSpans(t *tale, e projections.Event) {
 		t.open(spanGates, 0, e.At)
 	case *events.ApprovalRequested:
 		t.open(spanApproval, 0, e.At)
-	case *events.Authorized:
+	case *events.InputRequested:
+		t.open(spanInput, 0, e.At)
+	case *events.Authorized, *events.InputGiven:
 		t.open(spanStart, 0, e.At)
 	case *events.Started:
 		st.started(t, v, e)
@@ -199,7 +202,7 @@ func (st *story) batchBegan(call int) time.Time {
 }
 
 // spanOrder is the order in which a call's time is summed up.
-var spanOrder = []string{spanQueue, spanGates, spanKey, spanApproval, spanBatch, spanLock, spanStart, spanRun, spanStop, spanRetry, spanProbe}
+var spanOrder = []string{spanQueue, spanGates, spanKey, spanApproval, spanBatch, spanLock, spanStart, spanRun, spanStop, spanInput, spanRetry, spanProbe}
 
 // stages are how long the call spent where, in all. Of a single attempt it is what
 // the node has measured, where that is on record: its events' times hold the

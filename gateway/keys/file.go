@@ -30,7 +30,7 @@ const (
 
 // HTTPRoles are the roles that mean something for HTTP.
 func HTTPRoles() []access.Role {
-	return slices.DeleteFunc(access.Roles(), func(r access.Role) bool { return r == access.Node })
+	return slices.DeleteFunc(access.Roles(), func(r access.Role) bool { return r == access.Node || r == access.Worker })
 }
 
 // File is how a file of principals is written.
@@ -219,8 +219,8 @@ func checkRoles(p Principal) error {
 	}
 	for _, r := range p.Roles {
 		switch {
-		case r == access.Node:
-			return fmt.Errorf("%s: the role node is for NATS, no HTTP request needs it: %s", p.ID, want)
+		case r == access.Node, r == access.Worker:
+			return fmt.Errorf("%s: the role %s is for NATS, no HTTP request needs it: %s", p.ID, r, want)
 		case !slices.Contains(all, string(r)):
 			return fmt.Errorf("%s has the role %q, which there is not: %s", p.ID, r, want)
 		}

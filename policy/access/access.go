@@ -70,6 +70,9 @@ const (
 	// Node is for the processes that run turns. They reach the log itself, where their
 	// permissions are the bus's: no door lets them do anything.
 	Node Role = "node"
+	// Worker is for the processes that serve tools to nodes over the bus, where their
+	// permissions name the tools: no door lets them do anything.
+	Worker Role = "worker"
 )
 
 // Reach is how far a verb goes.
@@ -99,6 +102,7 @@ var grants = []struct {
 		Submit: Own, Read: All, Watch: All, Cancel: All, Approve: All, Resolve: All, Compensate: All, Operate: All, Policy: All, Import: All,
 	}},
 	{Node, nil},
+	{Worker, nil},
 }
 
 // Roles are all of them, the smallest first.

@@ -62,7 +62,7 @@ func (id Identity) Check() error {
 		switch {
 		case !slices.Contains(Roles(), r):
 			errs = append(errs, fmt.Errorf("%s has the role %q, which there is not: want some of %s", p.ID, r, listed(Roles())))
-		case agent(p) && !forAgents(r) && r != Node:
+		case agent(p) && !forAgents(r) && r != Node && r != Worker:
 			errs = append(errs, fmt.Errorf("%s has the role %s, and is an agent: an agent may only be submitter and observer; if it is none, say kind: person or kind: service", p.ID, r))
 		}
 	}

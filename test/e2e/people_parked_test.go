@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -229,7 +230,16 @@ func (c *crew) late() (n int) {
 // inboxAll are all approvals that wait.
 func (a *api) inboxAll() []pending {
 	a.t.Helper()
-	var list struct{ Approvals []pending }
-	a.get("/v1/approvals", &list)
-	return list.Approvals
+	var all []pending
+	for cursor := ""; ; {
+		var page struct {
+			Approvals []pending
+			Next      string
+		}
+		a.get("/v1/approvals?cursor="+url.QueryEscape(cursor), &page)
+		all = append(all, page.Approvals...)
+		if cursor = page.Next; cursor == "" {
+			return all
+		}
+	}
 }

@@ -216,9 +216,13 @@ func (s *sim) person() {
 	}
 	i := s.rng.IntN(len(t.Calls))
 	for j, call := range t.Calls { // rather one that waits for a person, or for a tool to remember
-		if call.Phase == lifecycle.PhaseAsking && s.chance(0.7) || call.Phase == lifecycle.PhaseProbing {
+		if (call.Phase == lifecycle.PhaseAsking || call.Phase == lifecycle.PhaseInput) && s.chance(0.7) || call.Phase == lifecycle.PhaseProbing {
 			i = j
 		}
+	}
+	if t.Calls[i].Phase == lifecycle.PhaseInput && s.chance(0.6) {
+		s.say(c.key, s.input(t, i))
+		return
 	}
 	var cmd lifecycle.Command
 	switch x := s.rng.IntN(100); {

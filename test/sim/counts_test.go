@@ -29,6 +29,13 @@ func (c *counts) events(records []events.Record) {
 			c.more("recovered: "+e.Action, 1)
 		case *events.TurnClaimed:
 			c.more("claimed: "+e.Why, 1)
+		case *events.InputGiven:
+			what := "nobody"
+			if e.By != nil {
+				what = e.Answers[0].Action
+			}
+			c.more("input: "+what, 1)
+			c.more(string(r.Event.Kind()), 1)
 		default:
 			c.more(string(r.Event.Kind()), 1)
 		}
@@ -56,6 +63,7 @@ func (c counts) missing() []string {
 		"append uncertain, kept true", "append uncertain, kept false", "put uncertain, kept true", "put uncertain, kept false",
 		"push uncertain, kept true", "push uncertain, kept false", "door died before its push", "door died before its wake-up",
 		"late answer", "probe, found true", "probe, found false", "probe that cannot tell", "probe admitted", "at rest",
+		"input: accept", "input: decline", "input: nobody", "given to a further attempt",
 		"claimed: new", "claimed: woken", "claimed: drained", "claimed: taken_over",
 		"recovered: continue", "recovered: restart", "recovered: probe", "recovered: unknown",
 		"node: conflicts", "node: redeliveries", "node: late_results", "node: mourned", "node: swept", "node: actor_panics",
@@ -65,7 +73,7 @@ func (c counts) missing() []string {
 	}
 	for _, phase := range []lifecycle.Phase{
 		lifecycle.PhaseNone, lifecycle.PhaseRequested, lifecycle.PhaseAsking, lifecycle.PhaseApproved, lifecycle.PhaseAuthorized,
-		lifecycle.PhaseStarted, lifecycle.PhaseRetrying, lifecycle.PhaseProbing,
+		lifecycle.PhaseStarted, lifecycle.PhaseRetrying, lifecycle.PhaseProbing, lifecycle.PhaseInput, lifecycle.PhaseGiven,
 	} {
 		want = append(want, "cancel while "+string(phase))
 	}

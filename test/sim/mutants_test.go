@@ -43,6 +43,8 @@ var ofActors = []mutant{
 	{"a timer that has come already is not missed", "effects.go", "	case m.heard == a.heard:\n		a.command(m.park)", "	case m.err == nil:\n		a.command(m.park)"},
 	{"one who has the lease stands in line", "locks.go", "	return max(i, 0)\n", "	return min(max(i, 0), 0)\n"},
 	{"a resource has two actors", "locks.go", "s.takes == 0 && s.told == 0 && len(s.held) == 0", "s.takes == 0 && len(s.held) == 0"},
+	{"a tool is not given its answers", "input.go", "	j.in.Given = given\n", "	_ = given\n"},
+	{"a call that waits for answers keeps its leases", "turn.go", "			a.n.locks.freeHeld(l.Resource, a.key.Call(call.Offset))\n", "			_ = l\n"},
 	{"a timer's wake-up is taken for an earlier one", "ending.go", `"timer." + n.cfg.ID()`, `"timer." + key.Trace + "." + key.Turn`},
 }
 
@@ -79,6 +81,11 @@ var ofDeciders = []mutant{
 	{"what was requested needs no plan", "due.go", "if t.Planned == nil {\n		return []", "if t.Planned == nil && t.Calls[0].Phase == PhaseNone {\n		return []"},
 	{"others' events have no consequences", "due.go", "	if pending {\n", "	if pending && false {\n"},
 	{"a door's refusal is passed over", "gates.go", "; r != nil {", "; false {"},
+	{"an agent answers a tool", "input.go", "if err := MayDecide(c.By, d.t.Submitted.Principal); err != nil {", "if err := error(nil); err != nil {"},
+	{"a tool is answered after a cancel", "input.go", "	case cancelled:\n		return fmt", "	case false:\n		return fmt"},
+	{"the second answer counts", "input.go", "if have := call.Answered; have != nil {", "if have := call.Answered; have != nil && false {"},
+	{"a tool goes on without its answers", "owner.go", "|| c.Phase == PhaseGiven\n", "|| c.Phase == PhaseGiven || c.Phase == PhaseInput\n"},
+	{"nobody's answer is a yes", "input.go", "Action: events.InputCancel})", "Action: events.InputAccept})"},
 	{"an attempt is started twice", "evolve.go", "= PhaseStarted, e, e.Attempt,", "= PhaseAuthorized, e, e.Attempt,"},
 }
 

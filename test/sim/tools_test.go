@@ -25,6 +25,7 @@ type kind struct {
 	asks      bool // the policy asks a person
 	down      bool // fails for want of its server, most of the time
 	bomb      bool // kills its node
+	input     bool // asks a person before it does anything, most of the time
 }
 
 var callKinds = map[string]kind{
@@ -38,11 +39,13 @@ var callKinds = map[string]kind{
 	"pay":    {tier: events.Irreversible, probe: true, honours: true, retries: 2},
 	"bash":   {tier: events.Irreversible, asks: true, retries: -1},
 	"deploy": {tier: events.Approval, retries: -1},
+	"quiz":   {tier: events.Readonly, input: true, retries: 2},
+	"sign":   {tier: events.Irreversible, input: true, retries: -1},
 	"bomb":   {tier: events.Readonly, bomb: true},
 }
 
 // kindNames are those that a model asks for when it does not want to kill anybody.
-var kindNames = []string{"read", "fetch", "edit", "write", "upsert", "charge", "post", "pay", "bash", "deploy"}
+var kindNames = []string{"read", "fetch", "edit", "write", "upsert", "charge", "post", "pay", "bash", "deploy", "quiz", "sign"}
 
 // wall is how long an attempt may take.
 const wall = 20 * time.Second
@@ -115,8 +118,9 @@ type attempt struct {
 	effects   events.Effects
 	answered  bool   // the tool itself answers
 	stubborn  bool   // cannot be stopped
+	asks      bool   // it ends as its tool asks a person
 	running   bool   // its process is at it
-	disturbed bool   // its node was not well meanwhile: it may have lost what it held
+	disturbed bool   // its node was not well meanwhile, or just before: it may have lost what it held
 	pending   func() // takes back an effect that is still to come; nil if there is none
 }
 
@@ -194,7 +198,7 @@ func (s *sim) begin(n *node, in tools.Invocation) *attempt {
 	a := &attempt{
 		s: s, n: n, call: in.Call, attempt: in.Attempt, kind: k, tool: in.Tool, key: in.Key, locks: in.Locks,
 		began: s.w.Now(), class: events.ClassOK, effects: events.EffectsDone, answered: true, running: true,
-		disturbed: n.b.IsCut() || n.unwell.After(s.startOf(in.Call, in.Attempt)),
+		disturbed: n.b.IsCut() || n.unwell.Add(ackWait).After(s.startOf(in.Call, in.Attempt)), // until it is heard of again, others may take its turns over
 	}
 	a.takes = time.Duration(1+s.rng.IntN(3000)) * time.Millisecond
 	after := a.takes / 2
@@ -222,9 +226,13 @@ func (s *sim) begin(n *node, in tools.Invocation) *attempt {
 			a.class, a.effects = events.ClassTool, events.EffectsNone
 		}
 	}
+	if k.input && s.chance(map[bool]float64{true: 0.2, false: 0.8}[in.Given != nil]) {
+		a.class, a.effects, a.answered, a.asks, has = events.ClassInput, events.EffectsPossible, true, true, false
+	}
 	if k.tier == events.Readonly {
 		a.effects, has = events.EffectsNone, false
 	}
+	s.checkGiven(in)
 	s.attempts = append(s.attempts, a)
 	if has {
 		stop := s.w.At(s.w.Now().Add(after), a.happen)
@@ -284,7 +292,10 @@ func (a *attempt) report() tools.Report {
 		Result: answer(a.call, a.attempt), Class: a.class, Effects: a.effects, Run: a.s.w.Now().Sub(a.began),
 		Answered: a.answered, Confirmed: true,
 	}
-	if a.class != events.ClassOK {
+	switch {
+	case a.asks:
+		r.Result, r.Input = events.Result{Status: events.Success}, a.question()
+	case a.class != events.ClassOK:
 		r.Result = failure(string(a.class))
 	}
 	return r

@@ -17,6 +17,9 @@ import (
 // starts: trace/turn/offset/attempt/random. It is how escaped processes are found.
 const Marker = "SLUICE_ATTEMPT"
 
+// traceVariable is where programs that make spans look for the one that started them.
+const traceVariable = "TRACEPARENT"
+
 // defaultPath is for a node that was started without a PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -57,6 +60,9 @@ func environment(c Config, in tools.Invocation, marker string, reads bool) []str
 		vars[name] = v
 	}
 	vars[Marker] = marker
+	if in.Traceparent != "" {
+		vars[traceVariable] = in.Traceparent
+	}
 	env := make([]string, 0, len(vars))
 	for name, v := range vars {
 		env = append(env, name+"="+v)

@@ -26,6 +26,9 @@ func examplesRun(c *check) {
 		switch {
 		case !r.Confirmed:
 			c.fault("%s: its end is not confirmed: %v", e.title(), r.Pids)
+		case e.Asks && r.Class == events.ClassInput:
+		case e.Asks:
+			c.fault("%s: %s; it should ask a person", e.title(), said(r))
 		case e.Fails == "" && r.Class != events.ClassOK:
 			c.fault("%s: %s", e.title(), said(r))
 		case e.Fails != "" && (r.Result.Error == nil || r.Result.Error.Code != e.Fails):
@@ -125,7 +128,7 @@ func keyIsHonoured(c *check) {
 	}
 	counted := false
 	c.each(func(e Example) {
-		if e.Count == nil || e.Fails != "" {
+		if e.Count == nil || e.Fails != "" || e.Asks {
 			return
 		}
 		counted = true

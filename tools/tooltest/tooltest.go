@@ -23,6 +23,9 @@ type Example struct {
 	Fails   events.Code       // how the call fails; "" means that it succeeds
 	Blocks  bool              // the call goes on until it is ended: it shows that deadline and cancel are obeyed
 	Network bool              // the call may use the network
+	Asks    bool              // the call ends as its tool asks a person
+	// Given is what the call goes on with, for a tool that asks; nil means nothing.
+	Given func(in tools.Invocation) *events.Given
 	// Count is the number of effects that there are by now; a tool that says
 	// HonoursKey needs an example that can count. nil means that nothing can.
 	Count func(workspace string) int
@@ -98,6 +101,9 @@ func (c *check) call(e Example) tools.Invocation {
 			in.Key = in.Call.String() + "/" + k
 		}
 	}
+	if e.Given != nil {
+		in.Given = e.Given(in)
+	}
 	for name, text := range e.Files {
 		path := filepath.Join(in.Workspace, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -134,7 +140,7 @@ func (c *check) blocking(f func(Example)) {
 // good calls f for the examples that succeed, once each has.
 func (c *check) good(f func(e Example, in tools.Invocation, r tools.Report)) {
 	c.each(func(e Example) {
-		if e.Fails != "" {
+		if e.Fails != "" || e.Asks {
 			return
 		}
 		in := c.call(e)

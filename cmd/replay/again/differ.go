@@ -121,6 +121,10 @@ func timeApart(recorded, decided events.Event) (time.Duration, bool) {
 		if d, ok := decided.(*events.ApprovalRequested); ok {
 			return r.Expires.Sub(d.Expires), true
 		}
+	case *events.InputRequested:
+		if d, ok := decided.(*events.InputRequested); ok {
+			return r.Expires.Sub(d.Expires), true
+		}
 	case *events.Started:
 		if d, ok := decided.(*events.Started); ok {
 			return r.Deadline.Sub(d.Deadline), true
@@ -139,6 +143,8 @@ func describe(e events.Event) string {
 		return "authorized (" + e.Decision + ")"
 	case *events.Started:
 		return fmt.Sprintf("started attempt %d", e.Attempt)
+	case *events.InputRequested:
+		return fmt.Sprintf("input_requested by attempt %d, asking %d", e.Attempt, e.Round)
 	case *events.Retrying:
 		return fmt.Sprintf("retrying after attempt %d", e.Attempt)
 	case *events.Recovered:

@@ -94,6 +94,10 @@ func (w *walker) proposeCall(e entry, c *lifecycle.Call) []candidate {
 		return []candidate{always(lifecycle.CancelCall{Call: e.Call, By: v.By, Reason: v.Reason})}
 	case *events.Approved:
 		return w.approved(e, v)
+	case *events.InputGiven:
+		if v.By != nil {
+			return []candidate{always(lifecycle.Answer{Call: e.Call, By: *v.By, Round: v.Round, Answers: v.Answers, Note: v.Note})}
+		}
 	case *events.LateResult:
 		return []candidate{always(lifecycle.Late{Call: e.Call, Owner: v.Owner, Outcome: v.Outcome})}
 	case *events.Resolved:
@@ -108,7 +112,9 @@ func (w *walker) proposeCall(e entry, c *lifecycle.Call) []candidate {
 		return w.judge(e, c)
 	case c.Phase == lifecycle.PhaseAsking:
 		return w.asking(e)
-	case c.Phase == lifecycle.PhaseAuthorized || c.Phase == lifecycle.PhaseRetrying:
+	case c.Phase == lifecycle.PhaseInput:
+		return []candidate{always(lifecycle.Expire{Call: e.Call})}
+	case c.Phase == lifecycle.PhaseAuthorized || c.Phase == lifecycle.PhaseRetrying || c.Phase == lifecycle.PhaseGiven:
 		return w.begin(e, c)
 	case c.Phase == lifecycle.PhaseStarted:
 		return w.settle(e, c)

@@ -23,6 +23,9 @@ func (w *walker) settle(e entry, c *lifecycle.Call) []candidate {
 	if r, ok := e.Event.(*events.Retrying); ok {
 		return retried(s, r)
 	}
+	if r, ok := e.Event.(*events.InputRequested); ok {
+		return askedFor(s, r)
+	}
 	o := events.OutcomeOf(e.Event)
 	if o == nil {
 		return nil
@@ -59,6 +62,16 @@ func bothWays(s lifecycle.Settle, assumes string) []candidate {
 		out = append(out, candidate{cmd: func(time.Time) lifecycle.Command { return cmd }, assumes: assumes})
 	}
 	return out
+}
+
+// askedFor is the report of an attempt whose tool asks a person.
+func askedFor(s lifecycle.Settle, r *events.InputRequested) []candidate {
+	s.Attempt, s.Class, s.Effects, s.Answered, s.Run = r.Attempt, events.ClassInput, r.Effects, true, time.Duration(r.Run)*time.Microsecond
+	return []candidate{{cmd: func(now time.Time) lifecycle.Command {
+		asks := s
+		asks.Asks = &lifecycle.Asks{Requests: r.Requests, State: r.State, Secrets: r.Secrets, Expire: until(now, r.Expires)}
+		return asks
+	}}}
 }
 
 // retried are the reports after which an attempt is repeated: at the time that the

@@ -326,6 +326,9 @@ func (w *walker) moments() []time.Time {
 		if c.Phase == lifecycle.PhaseRetrying {
 			add(c.RetryAt)
 		}
+		if c.Phase == lifecycle.PhaseInput {
+			add(c.Input.Expires)
+		}
 	}
 	switch e := w.all[w.i].Event.(type) {
 	case *events.Started:
@@ -384,7 +387,7 @@ func (w *walker) plain(t *try) *try {
 func given(k events.Kind) bool {
 	return slices.Contains([]events.Kind{
 		events.KindTurnSubmitted, events.KindProgress, events.KindLateResult, events.KindResolved, events.KindCompensated,
-		events.KindCancelRequested, events.KindTurnCancelRequested, events.KindApproved, events.KindModelStarted, events.KindModelCompleted,
+		events.KindCancelRequested, events.KindTurnCancelRequested, events.KindApproved, events.KindInputGiven, events.KindModelStarted, events.KindModelCompleted,
 	}, k)
 }
 

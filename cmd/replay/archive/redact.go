@@ -229,10 +229,22 @@ func (r *Redactor) string(s string, by rule) string {
 		}
 		return s
 	}
-	if r.bodies() {
+	switch {
+	case by == ruleAddress:
+		return r.address(s)
+	case r.bodies():
 		return r.text(s)
 	}
 	return r.scrub(s)
+}
+
+// address stands for an address of the web, where anything of it would be replaced: a
+// person was sent there, and what is no address would be no such request.
+func (r *Redactor) address(s string) string {
+	if s == "" || !r.bodies() && r.scrub(s) == s {
+		return s
+	}
+	return "https://redacted.invalid/" + hex.EncodeToString(r.mac([]byte(s))[:8])
 }
 
 // raw is JSON by its rule.
@@ -245,12 +257,29 @@ func (r *Redactor) raw(v reflect.Value, by rule) {
 	switch {
 	case !r.bodies():
 		out = r.json(text, 0)
+		if by == ruleObject && !bytes.Equal(out, text) && !readable(out) {
+			out = r.object(text)
+		}
+	case by == ruleObject:
+		out = r.object(text)
 	case by == ruleContext: // its names are kept, or nothing could be inherited
 		out = r.context(text)
 	default:
 		out = quoted(r.placeholder(text, int64(len(text))))
 	}
 	v.Set(reflect.ValueOf(json.RawMessage(out)))
+}
+
+// object stands for an object. It is one, and as the schema of a form it has no fields.
+func (r *Redactor) object(text []byte) []byte {
+	return []byte(`{"redacted":` + string(quoted(r.placeholder(text, int64(len(text))))) + `}`)
+}
+
+// readable says whether an object can be what it was: the schema of a form, or what
+// somebody has filled in.
+func readable(object []byte) bool {
+	_, err := lifecycle.ReadForm(object)
+	return err == nil
 }
 
 // context replaces the values of an object.

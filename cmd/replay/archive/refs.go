@@ -41,7 +41,7 @@ func References(e events.Event) []events.BlobRef {
 	switch v := e.(type) {
 	case *events.TurnSubmitted:
 		for _, c := range v.Calls {
-			add(c.Args.Ref)
+			add(c.Args.Ref, c.Extra.Ref)
 		}
 	case *events.Requested:
 		add(v.Args.Ref)

@@ -13,6 +13,8 @@ const (
 	ruleDigest               // a digest of a file: under the key, but where only some members are replaced
 	ruleApproval             // a tool and a digest of arguments
 	ruleContext              // an object whose names are kept
+	ruleObject               // an object: replaced by another one, which is the schema of an empty form, too
+	ruleAddress              // an address of the web: replaced by another one
 )
 
 // rules are what is done to the fields of package events that hold texts. A field that
@@ -32,7 +34,12 @@ var rules = map[string]rule{
 	"Error.Code": ruleKeep, "Error.Message": ruleText, "Error.Path": ruleText,
 	"Expectation.Digest": ruleDigest, "Expectation.Path": ruleText,
 	"Inherited.Approvals": ruleApproval,
-	"Lock.Boot":           ruleKeep, "Lock.Resource": ruleText,
+	"InputAnswer.Action":  ruleKeep, "InputAnswer.Content": ruleObject, "InputAnswer.ID": ruleKeep,
+	"InputGiven.Note": ruleText,
+	"InputRequest.ID": ruleKeep, "InputRequest.Kind": ruleKeep, "InputRequest.Message": ruleText, "InputRequest.Raw": ruleText,
+	"InputRequest.Schema": ruleObject, "InputRequest.URL": ruleAddress,
+	"InputRequested.Effects": ruleKeep, "InputRequested.State": ruleText, "InputRequested.Why": ruleKeep, // a sentence of the runtime
+	"Lock.Boot": ruleKeep, "Lock.Resource": ruleText,
 	"ModelCompleted.Model": ruleKeep, "ModelCompleted.Reason": ruleKeep, "ModelStarted.Model": ruleKeep,
 	"Modifier.Name": ruleKeep, "Modifier.Value": ruleText,
 	"Operation.Class": ruleKeep, "Operation.Commands": ruleText, "Operation.Hosts": ruleText, "Operation.Paths": ruleText,
@@ -41,7 +48,7 @@ var rules = map[string]rule{
 	"Principal.ID": ruleKeep, "Principal.Kind": ruleKeep, "Principal.Parents": ruleKeep,
 	"Preview.Failed": ruleText, "Preview.Kind": ruleKeep, "Preview.Note": ruleText,
 	"Progress.Text": ruleText,
-	"RawCall.Args":  ruleArgs, "RawCall.Key": ruleText, "RawCall.ProviderID": ruleKeep, "RawCall.Tool": ruleKeep,
+	"RawCall.Args":  ruleArgs, "RawCall.Extra": ruleText, "RawCall.Key": ruleText, "RawCall.ProviderID": ruleKeep, "RawCall.Tool": ruleKeep,
 	"Recovered.Action": ruleKeep, "Recovered.LastStage": ruleKeep, "Recovered.Reason": ruleKeep, // a sentence of the tiers
 	"Refusal.Code": ruleKeep, "Refusal.Reason": ruleText,
 	"Requested.Args": ruleArgs, "Requested.Hash": ruleHash, "Requested.ProviderID": ruleKeep, "Requested.Tool": ruleKeep,

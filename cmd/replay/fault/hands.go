@@ -141,6 +141,7 @@ func (c *cell) part(r *run) part {
 	p.goesOn = a.cancelled && a.outcome.Class != events.ClassCancelled && a.confirmed && a.outcome.Class != events.ClassTimeout
 	known := a.outcome.Effects
 	p.effect = r.tier != events.Readonly && (known == events.EffectsDone || known != events.EffectsNone && !k.verdict.Probe)
+	p.effect = p.effect && a.asks == nil                                                         // a tool asks first
 	if _, cannot := k.ended.(*events.Unknown); a.settled != "" && (cannot || !k.verdict.Probe) { // somebody has found out; a tool that was asked had not
 		p.effect = r.tier != events.Readonly && a.settled == events.EffectsDone
 	}
@@ -158,7 +159,12 @@ func (c *cell) part(r *run) part {
 // report is what a recorded attempt reported.
 func report(a attempt) tools.Report {
 	o := a.outcome
+	var input *tools.InputRequired
+	if a.asks != nil {
+		input = &tools.InputRequired{Requests: a.asks.Requests, State: a.asks.State}
+	}
 	return tools.Report{
+		Input:  input,
 		Result: o.Result, Class: o.Class, Effects: o.Effects, After: a.after, Exit: o.Exit, Signal: o.Signal, Output: o.Output,
 		Answered: a.answered, Confirmed: a.confirmed, Pids: a.pids,
 	}

@@ -160,10 +160,22 @@ func (c *cell) afterLoss(x *strike, call *lifecycle.Call, i int) rule {
 // that needed all that it may have fails sooner.
 func (c *cell) again(i int, spent events.Standing, why string) rule {
 	r := mustBeSame(why)
-	if k := c.s.calls[i]; len(k.attempts) > k.verdict.Retries {
+	if k := c.s.calls[i]; k.tries(len(k.attempts)) > k.verdict.Retries {
 		r.other, r.why = []events.Standing{spent}, why+", as often as it may be tried: the lost attempt counts"
 	}
 	return r
+}
+
+// tries is what an attempt's number is without those before it that ended as the tool
+// asked a person: they count for none that may be repeated.
+func (k *callScript) tries(attempt int) int {
+	n := attempt
+	for i := range min(attempt, len(k.attempts)) {
+		if k.attempts[i].asks != nil && i < attempt-1 {
+			n--
+		}
+	}
+	return n
 }
 
 // probed is the rule where a tool can be asked what happened.
@@ -190,9 +202,9 @@ func (c *cell) afterEnd(x *strike, i int) rule {
 	answered := x.row.class == events.ClassTool || x.row.class == events.ClassInvalid || x.row.class == events.ClassConflict
 	passing := x.row.Kind == Hang || x.row.class == events.ClassUnavailable || x.row.class == events.ClassTimeout
 	harmless := tier == events.Readonly || tier == events.Reversible && c.honours(i)
-	retries := passing && harmless && c.s.sub.Limits.CallMS == 0 && x.attempt <= k.verdict.Retries
+	retries := passing && harmless && c.s.sub.Limits.CallMS == 0 && k.tries(x.attempt) <= k.verdict.Retries
 	if x.row.class == events.ClassUnavailable {
-		retries = harmless && x.attempt <= k.verdict.Retries
+		retries = harmless && k.tries(x.attempt) <= k.verdict.Retries
 	}
 	switch {
 	case retries:

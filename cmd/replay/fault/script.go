@@ -55,6 +55,8 @@ type callScript struct {
 	attempts []attempt
 	asked    *events.ApprovalRequested // the last
 	answered bool                      // a person answered
+	inputs   int                       // how often its tool asked a person
+	unheard  bool                      // and nobody had answered it in time
 	denied   *events.Denied
 	late     bool // it was denied as it was about to start
 	reuses   *events.Deduplicated
@@ -74,10 +76,11 @@ type attempt struct {
 	wall      time.Duration // from its start to its deadline; 0: not known
 	until     time.Time     // its deadline
 	at        time.Time
-	over      bool           // outcome is known
-	lost      bool           // with its owner
-	cancelled bool           // somebody asked for its end
-	settled   events.Effects // what was found out about it later; "" if nothing was
+	over      bool                   // outcome is known
+	lost      bool                   // with its owner
+	cancelled bool                   // somebody asked for its end
+	asks      *events.InputRequested // it ended as its tool asked a person; nil: it did not
+	settled   events.Effects         // what was found out about it later; "" if nothing was
 }
 
 func (s *Script) note(format string, args ...any) {
@@ -90,6 +93,7 @@ type actOf string
 const (
 	doApprove actOf = "approve"
 	doReject  actOf = "reject"
+	doAnswer  actOf = "answer" // what the tool has asked
 	doCancel  actOf = "cancel"
 	doOpen    actOf = "open"  // the tool's breaker had opened
 	doClose   actOf = "close" // and does not matter any more
@@ -124,6 +128,8 @@ func (s *Script) record(c events.Commit, r events.Record) {
 		s.approved(k, e)
 	case *events.Authorized:
 		k.verdict, k.judged = e.Verdict, true
+	case *events.InputGiven:
+		s.given(k, e)
 	case *events.Denied:
 		k.denied, k.ended, k.late = e, e, k.judged && k.asked == nil
 		if e.By != nil {
@@ -182,7 +188,7 @@ func (s *Script) submitted(e *events.TurnSubmitted) {
 func (s *Script) passed(r events.Record) {
 	kind := r.Event.Kind()
 	a := act{after: kind, of: r.Call, nth: 1}
-	asks := slices.ContainsFunc(s.calls, func(k *callScript) bool { return k.asked != nil })
+	asks := slices.ContainsFunc(s.calls, func(k *callScript) bool { return k.asked != nil || k.inputs > 0 })
 	if kind == events.KindTurnParked && !asks { // for a key, which need not be held when it is played
 		return
 	}
@@ -193,12 +199,17 @@ func (s *Script) passed(r events.Record) {
 		s.claims++
 		a.nth = s.claims
 	}
+	if e, ok := r.Event.(*events.InputGiven); ok && e.By != nil {
+		return
+	}
 	switch kind {
 	case events.KindRecovered, events.KindApproved, events.KindProgress, events.KindLateResult, events.KindResolved,
 		events.KindCancelRequested, events.KindTurnCancelRequested, events.KindModelStarted, events.KindModelCompleted:
 		return // people's, or not played again
 	case events.KindStarted, events.KindRetrying:
 		a.nth = len(s.calls[r.Call].attempts)
+	case events.KindInputRequested, events.KindInputGiven:
+		a.nth = s.calls[r.Call].inputs
 	}
 	s.lastOfAll = a
 }
@@ -233,6 +244,16 @@ func (s *Script) approved(k *callScript, e *events.Approved) {
 	s.acts = append(s.acts, act{doApprove, k.offset, events.KindApprovalRequested, k.offset, 1, cmd, patience, nil})
 }
 
+// given takes up what a tool got for its asking.
+func (s *Script) given(k *callScript, e *events.InputGiven) {
+	if e.By == nil {
+		k.unheard = k.unheard || s.sub.CanAsk
+		return
+	}
+	cmd := lifecycle.Answer{Call: k.offset, By: *e.By, Round: e.Round, Answers: e.Answers, Note: e.Note}
+	s.acts = append(s.acts, act{doAnswer, k.offset, events.KindInputRequested, k.offset, e.Round, cmd, patience, nil})
+}
+
 // attempt takes up what is recorded of an attempt.
 func (k *callScript) attempt(c events.Commit, e events.Event) {
 	if st, ok := e.(*events.Started); ok {
@@ -241,6 +262,9 @@ func (k *callScript) attempt(c events.Commit, e events.Event) {
 		}
 		k.attempts = append(k.attempts, attempt{wall: st.Deadline.Sub(c.At), until: st.Deadline, at: c.At})
 		return
+	}
+	if r, ok := e.(*events.InputRequested); ok {
+		k.inputs = r.Round
 	}
 	n := len(k.attempts)
 	if n > 0 {
@@ -282,6 +306,9 @@ func (a *attempt) take(c events.Commit, e events.Event) {
 		if a.lost {
 			return // the tool was asked, and said that it had done nothing: it was started again
 		}
+	case *events.InputRequested:
+		a.asks = e
+		o = &events.Outcome{Class: events.ClassInput, Effects: e.Effects, Stages: events.Stages{Run: e.Run}}
 	case *events.LateResult:
 		return
 	}
@@ -289,7 +316,7 @@ func (a *attempt) take(c events.Commit, e events.Event) {
 		return
 	}
 	a.outcome, a.over, a.confirmed = *o, true, true
-	a.answered = o.Class == events.ClassOK || o.Class == events.ClassTool || o.Class == events.ClassInvalid || o.Class == events.ClassConflict
+	a.answered = o.Class == events.ClassOK || o.Class == events.ClassTool || o.Class == events.ClassInvalid || o.Class == events.ClassConflict || o.Class == events.ClassInput
 	switch e := e.(type) {
 	case *events.Unknown:
 		a.pids = e.Pids

@@ -144,7 +144,7 @@ func rank(stage string) int {
 var life = []events.Kind{
 	events.KindTurnSubmitted, events.KindModelStarted, events.KindModelCompleted, events.KindTurnClaimed, events.KindTurnPlanned, events.KindTurnParked,
 	events.KindTurnCancelRequested, events.KindTurnCompleted, events.KindTurnAbandoned,
-	events.KindRequested, events.KindApprovalRequested, events.KindApproved, events.KindAuthorized, events.KindStarted, events.KindProgress,
+	events.KindRequested, events.KindApprovalRequested, events.KindApproved, events.KindAuthorized, events.KindStarted, events.KindProgress, events.KindInputRequested, events.KindInputGiven,
 	events.KindCancelRequested, events.KindRetrying, events.KindRecovered, events.KindCompleted, events.KindFailed, events.KindTimedOut,
 	events.KindCancelled, events.KindUnknown, events.KindDenied, events.KindDeduplicated, events.KindLateResult, events.KindResolved, events.KindCompensated,
 }

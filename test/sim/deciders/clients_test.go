@@ -22,10 +22,11 @@ type tool struct {
 	asks      bool // the policy asks a person
 	down      bool // fails for want of its server, most of the time
 	bomb      bool // kills its node
+	input     bool // asks a person before it does anything, most of the time
 }
 
 // toolNames and tools are all of them.
-var toolNames = []string{"read", "fetch", "edit", "write", "upsert", "charge", "post", "pay", "bash", "deploy"}
+var toolNames = []string{"read", "fetch", "edit", "write", "upsert", "charge", "post", "pay", "bash", "deploy", "quiz", "sign"}
 
 // Days are what a run is mostly about.
 const (
@@ -48,6 +49,8 @@ var tools = map[string]tool{
 	"pay":    {tier: events.Irreversible, probe: true, honours: true, retries: 2},
 	"bash":   {tier: events.Irreversible, asks: true},
 	"deploy": {tier: events.Approval},
+	"quiz":   {tier: events.Readonly, safe: true, input: true, retries: 2},
+	"sign":   {tier: events.Irreversible, input: true},
 	"bomb":   {tier: events.Readonly, bomb: true},
 }
 
@@ -200,9 +203,13 @@ func (s *sim) person() {
 	}
 	i := s.rng.IntN(len(t.Calls))
 	for j, call := range t.Calls { // rather one that waits for a person
-		if call.Phase == lifecycle.PhaseAsking && s.chance(0.7) {
+		if (call.Phase == lifecycle.PhaseAsking || call.Phase == lifecycle.PhaseInput) && s.chance(0.7) {
 			i = j
 		}
+	}
+	if t.Calls[i].Phase == lifecycle.PhaseInput && s.chance(0.6) {
+		s.say(c.key, events.Owner{}, s.input(t, i))
+		return
 	}
 	var cmd lifecycle.Command
 	switch x := s.rng.IntN(100); {
@@ -244,6 +251,22 @@ func (s *sim) approval(t lifecycle.Turn, i int) lifecycle.Command {
 	}
 	if s.chance(0.1) { // which is refused
 		cmd.By = events.Principal{ID: "helper", Kind: "agent"}
+	}
+	return cmd
+}
+
+// input is what a person says to a tool that asks.
+func (s *sim) input(t lifecycle.Turn, i int) lifecycle.Command {
+	cmd := lifecycle.Answer{Call: i, By: ann}
+	if s.chance(0.3) {
+		cmd.Round = t.Calls[i].Input.Round - s.rng.IntN(2) // 0, the last one or the one before
+	}
+	if s.chance(0.1) { // which is refused
+		cmd.By = events.Principal{ID: "helper", Kind: "agent"}
+	}
+	action := []string{events.InputAccept, events.InputDecline, events.InputCancel}[s.rng.IntN(3)]
+	for _, r := range t.Calls[i].Input.Requests {
+		cmd.Answers = append(cmd.Answers, events.InputAnswer{ID: r.ID, Action: action})
 	}
 	return cmd
 }

@@ -24,6 +24,7 @@ type run struct {
 	effects  events.Effects
 	answered bool // the tool itself answers
 	stubborn bool // cannot be stopped
+	asks     bool // it ends as its tool asks a person
 	over     bool // cut by its deadline or by a stop: what comes now is late
 	unwanted bool // can settle nothing any more
 	now      func() time.Time
@@ -62,6 +63,9 @@ func (n *node) begin(c *lifecycle.Call, key events.CallKey) {
 		if s.chance(0.5) {
 			r.effectAt = s.now.Add(time.Duration(s.rng.IntN(30)) * time.Second)
 		}
+	}
+	if t.input && s.chance(map[bool]float64{true: 0.2, false: 0.8}[c.Goes() != nil]) {
+		r.class, r.effects, r.answered, r.asks, r.effectAt = events.ClassInput, "", true, true, time.Time{}
 	}
 	if t.tier == events.Readonly || r.effectAt.IsZero() || s.chance(0.1) && r.class != events.ClassOK && r.effects != events.EffectsDone {
 		r.effectAt = time.Time{}
@@ -120,7 +124,14 @@ func (r *run) settle() lifecycle.Settle {
 		Result: answer(r.call, r.attempt),
 		Run:    time.Second, Jitter: 0.5,
 	}
-	if r.class != events.ClassOK {
+	switch {
+	case r.asks:
+		c.Result = events.Result{Status: events.Success}
+		c.Asks = &lifecycle.Asks{
+			Requests: []events.InputRequest{{ID: "p", Kind: events.InputURL, URL: "https://example.com/"}}, State: fmt.Sprint("asked by ", r.attempt),
+			Expire: time.Duration(1+r.attempt) * 10 * time.Second,
+		}
+	case r.class != events.ClassOK:
 		c.Result = events.Result{Status: events.Failure, Error: &events.Error{Code: events.ExecutionError, Message: string(r.class)}}
 	}
 	return c
@@ -129,7 +140,7 @@ func (r *run) settle() lifecycle.Settle {
 // cut is the report of an attempt that was given up: by its deadline, or by a stop.
 func (r *run) cut(class events.Class) lifecycle.Settle {
 	c := r.settle()
-	c.Class, c.Effects, c.Answered, c.Confirmed = class, "", false, !r.stubborn
+	c.Class, c.Effects, c.Answered, c.Confirmed, c.Asks = class, "", false, !r.stubborn, nil
 	c.Result = events.Result{Status: events.Failure, Error: &events.Error{Code: events.Timeout, Message: string(class)}}
 	if r.stubborn {
 		c.Pids = []int{1}

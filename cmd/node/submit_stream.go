@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/gateway/codec"
+)
+
+// fromStream is what submit is told about an input that is a model's stream, and what it
+// found there.
+type fromStream struct {
+	stream bool
+	noDone bool
+	stop   string // why the model stopped
+	calls  int
+}
+
+func (s *fromStream) streamFlags(f *pflag.FlagSet) {
+	f.BoolVar(&s.stream, "stream", false, "the input is a model's stream of events as its provider sent it: nothing is submitted unless it ended well")
+	f.BoolVar(&s.noDone, "no-done", false, "with --stream: take a stream of Chat Completions without [DONE], of a server that never sends it")
+}
+
+// message reads the input: a model's message, or its stream.
+func (a *app) message(sub *submission, from string) (codec.Format, codec.Message, error) {
+	format, body, err := a.body(sub, from)
+	if err != nil {
+		return "", codec.Message{}, err
+	}
+	m, err := codec.Decode(format, body)
+	if err != nil {
+		return "", m, exit.Misused(fmt.Errorf("%s: %w", from, err), "give a provider's message as it came; --input says whose")
+	}
+	return format, m, nil
+}
+
+// body is the model's message, and its format. That of a stream is made of its events, as
+// it would have come without streaming.
+func (a *app) body(sub *submission, from string) (codec.Format, json.RawMessage, error) {
+	if sub.stream {
+		return a.streamBody(sub, from)
+	}
+	if sub.noDone {
+		return "", nil, exit.Misused(errors.New("--no-done without --stream"), "say --stream, or leave it out")
+	}
+	body, err := a.read(from)
+	if err != nil {
+		return "", nil, err
+	}
+	if !json.Valid(body) {
+		return "", nil, exit.Misused(fmt.Errorf("%s is not JSON: %w", from, jsonError(body)), "give a provider's message as it came; a stream of events with --stream")
+	}
+	format := codec.Format(sub.input)
+	if format == "" {
+		format = gateway.Sniff(body)
+	}
+	return format, body, nil
+}
+
+// streamBody reads a stream as it comes.
+func (a *app) streamBody(sub *submission, from string) (codec.Format, json.RawMessage, error) {
+	refused := func(err error) error {
+		var p *gateway.Problem
+		if errors.As(gateway.StreamProblem(err), &p) {
+			return exit.Misused(fmt.Errorf("%s: %w", from, err), p.Next)
+		}
+		return err
+	}
+	s, err := codec.NewStream(codec.Format(sub.input), codec.StreamOptions{NoDone: sub.noDone})
+	if err != nil {
+		return "", nil, refused(err)
+	}
+	in := a.in
+	if from != "-" {
+		f, err := os.Open(from)
+		if err != nil {
+			return "", nil, exit.Misused(err, "name a file, or - for standard input")
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		in = f
+	}
+	if _, err := io.Copy(s, in); err != nil {
+		return "", nil, refused(err)
+	}
+	m, err := s.End()
+	if err != nil {
+		return "", nil, refused(err)
+	}
+	sub.stop, sub.calls = m.Reason, len(m.Calls)
+	body, err := s.Whole()
+	return s.Format(), body, err
+}
+
+// saidNothing ends a submission of a stream that ended well and asks for no call.
+func (a *app) saidNothing(sub *submission) error {
+	if a.json {
+		return a.printJSON(map[string]string{"state": "nothing", "stop": sub.stop})
+	}
+	a.note("%s: the model asked for no call (%s): nothing was submitted", name, sub.stop)
+	return a.out.failed()
+}

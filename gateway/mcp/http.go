@@ -1,0 +1,212 @@
+package mcp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/policy/access"
+)
+
+// Bounds of sessions, of clients before 2026-07-28.
+const (
+	maxSessions  = 1024             // of everybody
+	eachSessions = 128              // of one principal
+	sessionIdle  = 30 * time.Minute // without a request, and the session ends
+	writeLimit   = 30 * time.Second // for a client to take a part of an answer
+)
+
+// Headers of the protocol.
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+)
+
+// versionField stands in the body of a request that needs no session.
+var versionField = []byte(`"` + sdk.MetaKeyProtocolVersion + `"`)
+
+// ServeHTTP answers one request of the protocol for whoever gateway.CallerOf says. The
+// door around it has looked at origins, names, sizes and rights.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	who := gateway.CallerOf(r.Context())
+	v := &visit{who: who, traceparent: r.Header.Get("Traceparent"), request: r.Context()}
+	h := d.http.brief
+	if v.stream = brief(r); !v.stream {
+		h = d.http.kept
+		if !d.mayGoOn(w, r, who) {
+			return
+		}
+		if id := r.Header.Get(sessionHeader); id != "" {
+			v.session = traceID("session", id)
+		}
+	}
+	r = r.Clone(r.Context())
+	d.enter(v)
+	r.Header.Set(visitHeader, v.id)
+	out := &reply{ResponseWriter: w, control: http.NewResponseController(w)}
+	if !v.stream {
+		out.session = func(id string) { d.own(id, who) }
+	}
+	h.ServeHTTP(out, r)
+	if !out.whole() || r.Context().Err() != nil || !v.gives() {
+		d.leave(v, false)
+		return
+	}
+	raw := wire(r.Context())
+	if standing := standingOf(raw); standing != underWay {
+		d.leave(v, standing != lost)
+		return
+	}
+	d.wg.Go(func() { d.leave(v, arrived(d.life, raw)) })
+}
+
+// brief says whether a request needs no session: it says of which revision it is.
+func brief(r *http.Request) bool {
+	if r.Method != http.MethodPost || r.Header.Get(sessionHeader) != "" {
+		return false
+	}
+	if version := r.Header.Get(versionHeader); version != "" {
+		return version >= sinceStateless
+	}
+	body, err := io.ReadAll(r.Body) // it is read already, and bounded
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return err == nil && bytes.Contains(body, versionField)
+}
+
+// ownerOf is whose session one is. Those who are believed have each other's.
+func ownerOf(who access.Identity) string {
+	if who.Trusted {
+		return ""
+	}
+	return who.Principal.Kind + " " + who.Principal.ID
+}
+
+// mayGoOn refuses requests of a session that is somebody else's, and new sessions where
+// there are too many.
+func (d *Door) mayGoOn(w http.ResponseWriter, r *http.Request, who access.Identity) bool {
+	id := r.Header.Get(sessionHeader)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if id != "" {
+		if owner, known := d.owners[id]; !known || owner != ownerOf(who) {
+			http.Error(w, "session not found", http.StatusNotFound) // which there are, is told to nobody
+			return false
+		}
+		return true
+	}
+	if r.Method != http.MethodPost {
+		return true // it is refused for having none
+	}
+	d.forget()
+	mine := 0
+	for _, owner := range d.owners {
+		if owner == ownerOf(who) {
+			mine++
+		}
+	}
+	if len(d.owners) >= maxSessions || !who.Trusted && mine >= eachSessions {
+		w.Header().Set("Retry-After", "30")
+		http.Error(w, "too many sessions are open: end one with DELETE", http.StatusServiceUnavailable)
+		return false
+	}
+	return true
+}
+
+// forget takes out the sessions that have ended. d.mu is held.
+func (d *Door) forget() {
+	if len(d.owners) < eachSessions {
+		return
+	}
+	open := make(map[string]bool)
+	for ss := range d.kept.Sessions() {
+		open[ss.ID()] = true
+	}
+	for id := range d.owners {
+		if !open[id] {
+			delete(d.owners, id)
+		}
+	}
+}
+
+// own notes whose a new session is, BEFORE its client is told of it.
+func (d *Door) own(id string, who access.Identity) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.owners[id] = ownerOf(who)
+}
+
+// reply writes an answer, and knows whether all of it was written.
+type reply struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	session func(id string) // hears of a session's id; nil: there is none
+
+	mu     sync.Mutex
+	wrote  bool
+	failed bool
+}
+
+// WriteHeader is http.ResponseWriter's. No answer is kept by anybody.
+func (t *reply) WriteHeader(status int) {
+	h := t.Header()
+	h.Set("Cache-Control", "no-store, no-transform")
+	if h.Get("Content-Type") == "text/event-stream" {
+		h.Set("X-Accel-Buffering", "no")
+	}
+	if id := h.Get(sessionHeader); id != "" && t.session != nil {
+		t.session(id)
+	}
+	t.mu.Lock()
+	t.wrote = true
+	t.mu.Unlock()
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Write is http.ResponseWriter's, for a client that may be slow, within bounds.
+func (t *reply) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	wrote := t.wrote
+	t.mu.Unlock()
+	if !wrote {
+		t.WriteHeader(http.StatusOK)
+	}
+	_ = t.control.SetWriteDeadline(time.Now().Add(writeLimit)) // not every writer has one
+	n, err := t.ResponseWriter.Write(b)
+	t.note(err)
+	return n, err
+}
+
+// FlushError is http.ResponseController's.
+func (t *reply) FlushError() error {
+	err := t.control.Flush()
+	if errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	t.note(err)
+	return err
+}
+
+// Unwrap lets http.ResponseController find the writer beneath.
+func (t *reply) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+func (t *reply) note(err error) {
+	if err != nil {
+		t.mu.Lock()
+		t.failed = true
+		t.mu.Unlock()
+	}
+}
+
+// whole says whether everything was written, and is on its way.
+func (t *reply) whole() bool {
+	t.note(t.FlushError())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.wrote && !t.failed
+}

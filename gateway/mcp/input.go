@@ -1,0 +1,133 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/projections"
+)
+
+// samplingKind is what a tool's request is called that wants a text from the client's model.
+const samplingKind = "sampling/createMessage"
+
+// atClient begins the name under which answers to a tool are recorded of a person of whom
+// nothing is known but that they sit at an agent's client.
+const atClient = "client:"
+
+// input is the question that a call's tool asks before it can go on.
+func (c *calling) input(back *backend, v gateway.View) *question {
+	in := v.Turn.Call(0).Input
+	id := gateway.ApprovalID{Call: c.key.Call(0), Asking: in.Round}
+	q := &question{id: projections.InputID(id.Call, id.Asking), why: "its tool asks for something", until: in.Expires}
+	who := c.person()
+	if who == "" && !c.door.cfg.Inbox {
+		who = atClient + c.order.turn.Principal.ID
+	}
+	if who == "" {
+		return q
+	}
+	prompt := make(sdk.InputRequestMap, len(in.Requests))
+	for _, r := range in.Requests {
+		p := c.inputPrompt(r)
+		if p == nil {
+			return q // a part of it cannot be asked here: all of it is asked at the inbox
+		}
+		prompt[r.ID] = p
+	}
+	q.prompt = prompt
+	q.take = func(ctx context.Context, said sdk.InputResponseMap) error {
+		a := gateway.Answering{By: events.Principal{ID: who, Kind: lifecycle.KindPerson}}
+		for _, r := range in.Requests {
+			one, err := readInput(r, said[r.ID])
+			if err != nil {
+				return err
+			}
+			a.Answers = append(a.Answers, one)
+		}
+		_, err := back.Desk.Answer(ctx, id, a)
+		return err
+	}
+	return q
+}
+
+// inputPrompt is a tool's request as the client puts it before a person, or nil where the
+// client cannot.
+func (c *calling) inputPrompt(r events.InputRequest) sdk.InputRequest {
+	caps := c.req.ClientCapabilities()
+	message := fmt.Sprintf("The tool %s asks:\n\n%s", c.order.tool.Name, visible(r.Message))
+	switch {
+	case caps == nil || len(message) > maxPrompt:
+		return nil
+	case r.Kind == events.InputForm && c.forms():
+		return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: r.Schema}
+	case r.Kind == events.InputURL && caps.Elicitation != nil && caps.Elicitation.URL != nil:
+		return &sdk.ElicitParams{Mode: "url", Message: message, URL: r.URL, ElicitationID: r.ID}
+	case r.Kind == samplingKind && caps.Sampling != nil:
+		p := new(sdk.CreateMessageParams)
+		if json.Unmarshal(paramsOf(r.Raw), p) != nil {
+			return nil
+		}
+		return p
+	}
+	return nil
+}
+
+// paramsOf are the params of a request that may stand in its frame, or the request itself.
+func paramsOf(raw json.RawMessage) json.RawMessage {
+	var frame struct {
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if json.Unmarshal(raw, &frame) == nil && frame.Method != "" && len(frame.Params) > 0 {
+		return frame.Params
+	}
+	return raw
+}
+
+// visible is a tool's text with everything visible that a terminal would obey or hide. Its
+// lines stay lines.
+func visible(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = events.Visible(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// readInput is what a person has said to a tool's request.
+func readInput(r events.InputRequest, said sdk.InputResponse) (events.InputAnswer, error) {
+	out := events.InputAnswer{ID: r.ID}
+	var content any
+	switch e := said.(type) {
+	case *sdk.ElicitResult:
+		out.Action = e.Action
+		if e.Action == events.InputAccept && r.Kind == events.InputForm {
+			content = e.Content
+			if e.Content == nil {
+				content = map[string]any{}
+			}
+		}
+	case *sdk.CreateMessageWithToolsResult:
+		out.Action, content = events.InputAccept, e
+	case *sdk.CreateMessageResult:
+		out.Action, content = events.InputAccept, e
+	default:
+		return out, errNothingSaid
+	}
+	if content == nil {
+		return out, nil
+	}
+	b, err := json.Marshal(content)
+	if err != nil {
+		return out, err
+	}
+	out.Content = b
+	return out, nil
+}

@@ -1,0 +1,221 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/mcp/mcptest"
+)
+
+// over has the world's server answer over HTTP.
+func over(t *testing.T, o mcptest.Options, wrap func(http.Handler) http.Handler, edit ...func(*world, *Server, *Config)) (*world, *httptest.Server) {
+	t.Helper()
+	o.Journal = t.TempDir() + "/journal"
+	h := http.Handler(mcptest.Make(o))
+	if wrap != nil {
+		h = wrap(h)
+	}
+	at := httptest.NewServer(h)
+	t.Cleanup(at.Close)
+	all := append([]func(*world, *Server, *Config){func(_ *world, s *Server, c *Config) {
+		*s = Server{Name: s.Name, URL: at.URL + "/mcp", Headers: map[string]string{"Authorization": "Bearer s3cret"}}
+		c.Times.Pong = 5 * time.Second
+	}}, edit...)
+	return begin(t, o, all...), at
+}
+
+func TestHTTPGoesThereAndBack(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		var seen atomic.Value
+		w, _ := over(t, mcptest.Options{Revision: revision}, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != "Bearer s3cret" {
+					t.Error("without the operator's header: " + r.Method)
+				}
+				if tp := r.Header.Get("Traceparent"); tp != "" {
+					seen.Store(tp)
+				}
+				h.ServeHTTP(rw, r)
+			})
+		})
+		if st := w.state(); st.State != Up || st.Revision != revision {
+			t.Fatalf("%+v", st)
+		}
+		r := w.call("echo", `{"v":9007199254740993}`, func(in *tools.Invocation) { in.Traceparent = "00-1-2-01" })
+		if r.Class != events.ClassOK || r.Result.Text.Text != "9007199254740993" || seen.Load() != "00-1-2-01" {
+			t.Errorf("%+v", r)
+		}
+		var steps []float64
+		in := tools.Invocation{Args: json.RawMessage(`{}`), Progress: func(p events.Progress) { steps = append(steps, p.Done) }}
+		if r, err := w.tool("steps").Run(t.Context(), in); err != nil || r.Text.Text != "done" || fmt.Sprint(steps) != "[1 2 3]" {
+			t.Errorf("%+v, %v: %v", r, err, steps)
+		}
+		if r := w.call("fail", `{}`); r.Class != events.ClassTool || r.Result.Error.Code != events.MCPExecutionError {
+			t.Errorf("%+v", r)
+		}
+		if r := w.call("perror", `{"code":-32602,"message":"no"}`); r.Class != events.ClassInvalid {
+			t.Errorf("%+v", r)
+		}
+		if r := w.call("huge", `{"bytes":17000000}`); r.Result.Error == nil || r.Result.Error.Code != events.TooLarge {
+			t.Errorf("%+v", r)
+		}
+		if revision == mcptest.New {
+			if r := w.call("ask", `{}`); r.Class != events.ClassInput {
+				t.Errorf("%+v", r)
+			}
+		}
+		if r := w.call("change", `{"drop":"blank"}`); r.Class != events.ClassOK {
+			t.Errorf("%+v", r)
+		}
+		until(t, "the list is new", func() bool { _, is := w.registry.Lookup("srv__blank"); return !is })
+	})
+}
+
+// A cancel over HTTP closes the stream of that call, and of no other.
+func TestHTTPCancelClosesTheStream(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		w, _ := over(t, mcptest.Options{Revision: revision}, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ends, other := make(chan tools.Report, 1), make(chan tools.Report, 1)
+		go func() { ends <- w.callWithin(ctx, "held", `{}`) }()
+		go func() { other <- w.call("sleep", `{"ms":400}`) }()
+		until(t, "both calls are there", func() bool { return w.noted("call ") == 2 })
+		cancel()
+		if r := <-ends; r.Class != events.ClassCancelled || !r.Confirmed || r.Effects != events.EffectsPossible {
+			t.Errorf("%+v", r)
+		}
+		until(t, "the server sees the stream closed", func() bool { return w.noted("closed ") == 1 })
+		if r := <-other; r.Class != events.ClassOK {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// What one request meets is that request's alone.
+func TestHTTPTroubleIsOneCalls(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		var trouble atomic.Value
+		trouble.Store("")
+		w, _ := over(t, mcptest.Options{Revision: revision}, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				what := trouble.Load().(string)
+				if r.Method != http.MethodPost || what == "" || !strings.Contains(mcptest.Peek(r), `"charge"`) {
+					h.ServeHTTP(rw, r)
+					return
+				}
+				mishap(rw, what)
+			})
+		}, tierOf(events.Irreversible))
+		beside := make(chan tools.Report, 1)
+		go func() { beside <- w.call("sleep", `{"ms":1000}`) }()
+		until(t, "the call beside it is there", func() bool { return w.noted("call ") == 1 })
+		for what, want := range map[string]struct {
+			code    events.Code
+			class   events.Class
+			effects events.Effects
+			says    string
+		}{
+			"401":      {events.MCPNetworkError, events.ClassUnavailable, events.EffectsNone, "refuses this node"},
+			"429":      {events.MCPNetworkError, events.ClassUnavailable, events.EffectsNone, "429"},
+			"400":      {events.MCPNetworkError, events.ClassTool, events.EffectsNone, "400"},
+			"500":      {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "500"},
+			"503":      {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "503"},
+			"html":     {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "no message"},
+			"half":     {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "broke before"},
+			"stream":   {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "broke before"},
+			"garbage":  {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "broke before"},
+			"redirect": {events.MCPNetworkError, events.ClassUnavailable, events.EffectsNone, "redirects"},
+		} {
+			trouble.Store(what)
+			r := w.call("charge", `{}`)
+			if r.Class != want.class || r.Effects != want.effects || r.Result.Error == nil || r.Result.Error.Code != want.code || !strings.Contains(r.Result.Error.Message, want.says) {
+				t.Errorf("%s: %+v: %+v", what, r, r.Result.Error)
+			}
+			if what == "429" && r.After != 7*time.Second {
+				t.Errorf("%v", r.After)
+			}
+		}
+		trouble.Store("")
+		if r := <-beside; r.Class != events.ClassOK {
+			t.Errorf("the call beside it: %+v", r)
+		}
+		if r := w.call("echo", `{"v":1}`); r.Class != events.ClassOK || w.noted("list") != 1 {
+			t.Errorf("%d lists: %+v", w.noted("list"), r)
+		}
+	})
+}
+
+// mishap is an answer that is none.
+func mishap(rw http.ResponseWriter, what string) {
+	switch what {
+	case "401", "400", "500":
+		var status int
+		_, _ = fmt.Sscan(what, &status)
+		http.Error(rw, "no", status)
+	case "429", "503":
+		var status int
+		_, _ = fmt.Sscan(what, &status)
+		rw.Header().Set("Retry-After", "7")
+		http.Error(rw, "no", status)
+	case "html":
+		rw.Header().Set("Content-Type", "text/html")
+		_, _ = rw.Write([]byte("<html>welcome</html>"))
+	case "half":
+		rw.Header().Set("Content-Type", "application/json")
+		rw.Header().Set("Content-Length", "1000")
+		_, _ = rw.Write([]byte(`{"jsonrpc":`))
+	case "stream":
+		rw.Header().Set("Content-Type", "text/event-stream")
+		_, _ = rw.Write([]byte(": nothing comes\n\n"))
+	case "garbage":
+		rw.Header().Set("Content-Type", "text/event-stream")
+		_, _ = rw.Write([]byte("data: {half\n\ndata: []\n\nnonsense\n\n"))
+	case "redirect":
+		rw.Header().Set("Location", "http://169.254.169.254/latest")
+		rw.WriteHeader(http.StatusTemporaryRedirect)
+	}
+}
+
+// A server that goes away is noticed, its calls end, and it is connected again.
+func TestHTTPServerThatGoesAway(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		var away atomic.Bool
+		gone := make(chan struct{})
+		w, at := over(t, mcptest.Options{Revision: revision}, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if away.Load() {
+					http.Error(rw, "gone", http.StatusBadGateway)
+					return
+				}
+				h.ServeHTTP(rw, r)
+			})
+		}, tierOf(events.Readonly), func(_ *world, _ *Server, c *Config) {
+			c.Times.Ping, c.Times.Patience, c.Times.MaxPause = 50*time.Millisecond, time.Second, 100*time.Millisecond
+		})
+		held := make(chan tools.Report, 1)
+		go func() { held <- w.call("sleep", `{"ms":600000}`); close(gone) }()
+		until(t, "the call is there", func() bool { return w.noted("call ") == 1 })
+		away.Store(true)
+		at.CloseClientConnections()
+		if r := <-held; r.Class != events.ClassUnavailable || r.Effects != events.EffectsNone {
+			t.Errorf("%+v", r)
+		}
+		<-gone
+		until(t, "it is noticed", func() bool { return w.state().State != Up })
+		away.Store(false)
+		until(t, "it is back", func() bool { return w.state().State == Up })
+		if r := w.call("echo", `{"v":1}`); r.Class != events.ClassOK {
+			t.Errorf("%+v", r)
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sluice-run/sluice/tools/shell/family"
+)
+
+// newRevision is the first revision of the protocol without a session of its own: there a
+// tool asks for input by its answer.
+const newRevision = "2026-07-28"
+
+// session is one connection to a server, from its start to its end.
+type session struct {
+	server Server
+	times  Times
+	log    *slog.Logger
+
+	cs   *mcp.ClientSession
+	tap  *tap
+	pipe *lines   // nil over HTTP
+	proc *process // nil over HTTP
+	wire *wire    // nil over pipes
+
+	ctx  context.Context // ends with the session; its cause is why
+	stop context.CancelCauseFunc
+	wg   sync.WaitGroup
+
+	tokens atomic.Int64
+	busy   atomic.Int64  // calls that run
+	doubt  chan struct{} // holds one: somebody thinks that the server is gone
+}
+
+// revision is the one that was agreed on.
+func (s *session) revision() string {
+	if r := s.cs.InitializeResult(); r != nil {
+		return r.ProtocolVersion
+	}
+	return ""
+}
+
+// open starts a server, or reaches it, and agrees with it on a revision. own is the life
+// of the session, ctx that of the attempt.
+func open(ctx, own context.Context, s Server, c Config) (_ *session, err error) {
+	x := &session{server: s, times: c.Times, log: c.Log.With("server", s.Name), tap: newTap(), doubt: make(chan struct{}, 1)}
+	x.ctx, x.stop = context.WithCancelCause(own)
+	transport, err := x.transport(ctx, c)
+	if err != nil {
+		x.stop(err)
+		return nil, err
+	}
+	if x.cs, err = x.client(c).Connect(ctx, transport, nil); err != nil {
+		err = x.explain(ctx, err)
+		x.end(err)
+		return nil, err
+	}
+	x.wg.Go(x.watch)
+	return x, nil
+}
+
+func (s *session) transport(ctx context.Context, c Config) (mcp.Transport, error) {
+	if s.server.URL != "" {
+		s.wire = newWire(s.server, s.tap, s.log)
+		return &mcp.StreamableClientTransport{Endpoint: s.server.URL, HTTPClient: s.wire.client(), MaxRetries: 2, MaxEventSize: maxLine}, nil
+	}
+	p, err := startProcess(ctx, s.server, c)
+	if err != nil {
+		return nil, err
+	}
+	s.proc = p
+	s.pipe = newLines(p.out, p.in, s.tap, s.log)
+	s.wg.Go(func() {
+		<-p.family.Exited()
+		_ = s.pipe.Close() // whatever still holds its output, it will not answer
+	})
+	return s.pipe, nil
+}
+
+// client is a client of the SDK that offers no more than this package does: a person's
+// answers, where the revision lets a tool wait for them without a call that hangs.
+func (s *session) client(c Config) *mcp.Client {
+	client := mcp.NewClient(&mcp.Implementation{Name: "sluice", Title: "Sluice", Version: c.Version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
+			Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{},
+		}},
+		MultiRoundTrip:         &mcp.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {}, // has the SDK ask for these; see tap
+		Logger:                 slog.New(slog.DiscardHandler),
+	})
+	client.AddSendingMiddleware(offerLess)
+	client.AddReceivingMiddleware(declines)
+	return client
+}
+
+// offerLess takes out of the older handshake what can only be kept in the newer one.
+func offerLess(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && p != nil && p.Capabilities != nil {
+			p.Capabilities.Elicitation = nil
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// declines answers what a server asks of its client: a sign of life, and else a clear no.
+func declines(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch method {
+		case "sampling/createMessage", "roots/list", "elicitation/create":
+			return nil, &jsonrpc.Error{
+				Code: jsonrpc.CodeInvalidRequest, Message: "Sluice does not offer " + method + " to servers: a tool that needs input answers with input_required (" + newRevision + ")",
+			}
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// watch ends the session once its connection has ended, or nothing answers any more.
+func (s *session) watch() {
+	gone := make(chan error, 1)
+	s.wg.Go(func() { gone <- s.cs.Wait() })
+	for {
+		every := s.times.Ping
+		if every == 0 {
+			every = 10 * time.Second
+			if s.wire != nil && s.busy.Load() > 0 {
+				every = busyPing
+			}
+		}
+		timer := time.NewTimer(every)
+		select {
+		case err := <-gone:
+			timer.Stop()
+			s.stop(s.explain(s.ctx, err))
+			return
+		case <-s.ctx.Done():
+			timer.Stop()
+			return
+		case <-s.doubt:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if err := s.look(); err != nil {
+			s.stop(err)
+			return
+		}
+	}
+}
+
+// looks is how many looks in a row must fail.
+const looks = 2
+
+// look asks the server whether it is there. Any answer is one: revisions without ping
+// refuse it. A server behind pipes that is busy may be deaf meanwhile: its process lives,
+// and its calls have their deadlines.
+func (s *session) look() error {
+	var err error
+	for range looks {
+		if s.pipe != nil && s.busy.Load() > 0 {
+			return nil
+		}
+		ctx, stop := context.WithTimeout(s.ctx, s.times.Pong)
+		f := &flight{}
+		err = s.cs.Ping(f.with(ctx), nil)
+		stop()
+		if r, _ := f.abandon(nil); err == nil || s.ctx.Err() != nil || r != nil && !unreachable(r) {
+			return nil
+		}
+	}
+	return fmt.Errorf("it does not answer: %w", err)
+}
+
+// unreachable says that an answer is not the server's, but ours in its place, or that of
+// something in front of it.
+func unreachable(r *jsonrpc.Response) bool {
+	var e *jsonrpc.Error
+	if !errors.As(r.Error, &e) {
+		return false
+	}
+	var s status
+	return e.Code == codeNoResponse || e.Code == codeStatus && json.Unmarshal(e.Data, &s) == nil && s.Status >= 500
+}
+
+// suspect has the server looked at now.
+func (s *session) suspect() {
+	select {
+	case s.doubt <- struct{}{}:
+	default:
+	}
+}
+
+// explain is an error of the connection, in words for people.
+func (s *session) explain(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if s.proc == nil {
+		if err == nil {
+			err = errors.New("the connection was closed")
+		}
+		return err
+	}
+	switch {
+	case family.Within(exitWait, s.proc.family.Exited()):
+		err = s.proc.ending()
+	case err == nil:
+		err = errors.New("it closed its standard output")
+	}
+	if last := s.proc.last(); last != "" {
+		err = fmt.Errorf("%w; it said: %s", err, last)
+	}
+	return err
+}
+
+// exitWait is how long the end of a process may stand behind that of its output.
+const exitWait = 500 * time.Millisecond
+
+// end ends the session, and returns once nothing of it runs any more.
+func (s *session) end(why error) {
+	s.stop(why)
+	if s.pipe != nil {
+		_ = s.pipe.Close()
+	}
+	if s.cs != nil {
+		_ = s.cs.Close() // over HTTP it says so to the server
+	}
+	if s.proc != nil {
+		s.proc.end(s.times.Close)
+	}
+	if s.pipe != nil {
+		s.pipe.wait()
+	}
+	if s.wire != nil {
+		s.wire.closeIdle()
+	}
+	s.wg.Wait()
+}
+
+// within is ctx for one request: it ends with the session, too.
+func (s *session) within(ctx context.Context) (context.Context, func()) {
+	ctx, stop := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(s.ctx, func() { stop(errEnded) })
+	return ctx, func() { unhook(); stop(nil) }
+}
+
+// errEnded says that the connection ended under a request.
+var errEnded = errors.New("the connection to the server ended")
+
+// token is a new one for progress, unique on the connection.
+func (s *session) token() string { return "sluice-" + strconv.FormatInt(s.tokens.Add(1), 10) }

@@ -1,0 +1,187 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// eventStream is a body of server-sent events on its way to the SDK. Events that hold no
+// message are left out, where the SDK would give up the session; a stream that ends
+// before its answer gives an error in its place, unless it can be taken up again.
+type eventStream struct {
+	body  io.ReadCloser
+	wire  *wire
+	asked asked
+
+	in      *bufio.Reader
+	out     bytes.Buffer // what the SDK has not read yet
+	err     error        // what it is told then
+	ids     bool         // events have ids: the stream can be taken up again
+	settled bool         // the answer has passed
+}
+
+// Close is io.Closer's.
+func (s *eventStream) Close() error { return s.body.Close() }
+
+// Read is io.Reader's.
+func (s *eventStream) Read(p []byte) (int, error) {
+	for s.out.Len() == 0 {
+		if s.err != nil {
+			return 0, s.err
+		}
+		s.next()
+	}
+	return s.out.Read(p)
+}
+
+// event is one event, as it came.
+type event struct {
+	name, id, retry string
+	data            []byte
+	size            int
+}
+
+// next handles one event, or the end.
+func (s *eventStream) next() {
+	e, err := s.read()
+	if e.size > 0 && !errors.Is(err, errTooLong) {
+		s.pass(e)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, errTooLong):
+		s.fails(codeTooLarge, "the server's answer is over the bound of what is taken")
+		s.err = io.EOF
+	default:
+		if !s.ids {
+			s.fails(codeNoResponse, "the connection broke before the answer came")
+		}
+		if s.asked.method == "subscriptions/listen" {
+			s.wire.deaf.Store(true)
+		}
+		s.err = io.EOF
+	}
+}
+
+var errTooLong = errors.New("an event is too long")
+
+// read reads one event. What has begun as the stream ends is none.
+func (s *eventStream) read() (e event, err error) {
+	if s.in == nil {
+		s.in = bufio.NewReaderSize(s.body, 32<<10)
+	}
+	var data [][]byte
+	for {
+		line, err := s.line(maxLine - e.size)
+		if err != nil {
+			return event{}, err
+		}
+		if len(line) == 0 {
+			e.data = bytes.Join(data, []byte("\n"))
+			return e, nil
+		}
+		e.size += len(line) + 1
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "data":
+			data = append(data, bytes.Clone(value))
+		case "id":
+			if !bytes.ContainsRune(value, 0) {
+				e.id = string(value)
+			}
+		case "event":
+			e.name = string(value)
+		case "retry":
+			e.retry = string(value)
+		}
+	}
+}
+
+// line reads one line of at most room bytes, without its end.
+func (s *eventStream) line(room int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := s.in.ReadSlice('\n')
+		if line = append(line, part...); len(line) > room+2 {
+			return nil, errTooLong
+		}
+		switch {
+		case err == nil:
+			return bytes.TrimRight(line, "\r\n"), nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}
+
+// pass gives the SDK what it is to see of an event.
+func (s *eventStream) pass(e event) {
+	s.ids = s.ids || e.id != ""
+	var msg jsonrpc.Message
+	if len(e.data) > 0 && (e.name == "" || e.name == "message") {
+		msg = s.message(e.data)
+	}
+	if msg == nil && e.id == "" && e.retry == "" {
+		return
+	}
+	for _, field := range [][2]string{{"id", e.id}, {"retry", e.retry}} {
+		if field[1] != "" {
+			s.out.WriteString(field[0] + ": " + strings.TrimSpace(field[1]) + "\n")
+		}
+	}
+	s.put(msg)
+}
+
+func (s *eventStream) put(msg jsonrpc.Message) {
+	if msg != nil {
+		if data, err := jsonrpc.EncodeMessage(msg); err == nil {
+			s.out.WriteString("data: ")
+			s.out.Write(data)
+			s.out.WriteByte('\n')
+		}
+	}
+	s.out.WriteByte('\n')
+}
+
+// message is what the SDK is to see of a message; nil: nothing.
+func (s *eventStream) message(data []byte) jsonrpc.Message {
+	msg, err := jsonrpc.DecodeMessage(data)
+	if err != nil {
+		s.wire.log.Warn("an MCP server sent an event that is no message", "bytes", len(data))
+		return nil
+	}
+	var f *flight
+	if r, ok := msg.(*jsonrpc.Response); ok {
+		if s.asked.wanted || s.asked.id != nil {
+			f = s.asked.f
+		}
+		if s.asked.id != nil {
+			r.ID = failing(*s.asked.id, 0, "").ID
+		}
+		s.settled = true
+	}
+	seen, err := s.wire.tap.incoming(msg, f)
+	if err != nil {
+		s.wire.log.Warn("an MCP server is not heard any more", "err", err)
+		s.err = err
+		return nil
+	}
+	return seen
+}
+
+// fails tells the SDK and who looks on that there will be no answer.
+func (s *eventStream) fails(code int64, why string) {
+	if s.settled || s.asked.id == nil {
+		return
+	}
+	r := failing(*s.asked.id, code, why)
+	s.settled = true
+	s.asked.f.lands(r)
+	s.put(r)
+}

@@ -1,0 +1,184 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/tools"
+	"github.com/sluice-run/sluice/tools/remote/wire"
+)
+
+// Bounds of a conversation.
+const (
+	endGrace = 2 * time.Second  // how long a worker may take to confirm the end that it is asked for
+	maxHeard = 64 << 20         // bytes that a worker may say of one attempt
+	lateFor  = 10 * time.Minute // how long what a worker still says is heard as evidence
+)
+
+// listen hears the worker until the errand has ended, and closes the job.
+func (c *chat) listen(ctx context.Context) (wire.Answer, error) {
+	c.alive()
+	for {
+		s, err := c.hear(ctx, c.silentAt)
+		switch {
+		case err == nil:
+			a, ended, err := c.read(s)
+			switch {
+			case err != nil:
+				c.tell(c.word(wire.TypeCancel, err.Message))
+				c.close()
+				return wire.Answer{}, err
+			case ended:
+				c.close()
+				return a, nil
+			}
+		case ctx.Err() != nil:
+			return c.end(ctx)
+		case errors.Is(err, bus.ErrUnavailable) && c.r.ctx.Err() == nil && !time.Now().Before(c.silentAt):
+			c.alive() // what was said while the way was cut, nobody heard: the worker may be well
+		default:
+			return c.lost(ctx)
+		}
+	}
+}
+
+func (c *chat) close() {
+	c.job.Close()
+	c.r.hold(-1)
+}
+
+// alive notes a sign of life.
+func (c *chat) alive() { c.silentAt = time.Now().Add(c.r.cfg.silence()) }
+
+func (c *chat) tell(body any) { c.r.say([]word{{c.worker, body}}) }
+
+// read reads what was said. ended says that a is the end of the errand, and was thanked for.
+func (c *chat) read(s bus.Said) (a wire.Answer, ended bool, broken *tools.Error) {
+	if !s.Taken {
+		c.tooLate(s)
+		return a, false, nil
+	}
+	if c.heard += len(s.Body); c.heard > maxHeard {
+		return a, false, nonsense("it has said more than %d bytes of one attempt", maxHeard)
+	}
+	if err := json.Unmarshal(s.Body, &a); err != nil || a.ID != c.id {
+		return a, false, nil // of no attempt that is known here
+	}
+	c.alive()
+	if a.Type == wire.TypePart {
+		whole, err := c.part(s.Body)
+		switch {
+		case err != nil:
+			return a, false, nonsense("%v", err)
+		case whole == nil:
+			return a, false, nil
+		}
+		a = wire.Answer{}
+		if err := json.Unmarshal(whole, &a); err != nil {
+			return a, false, nonsense("its answer in parts is no JSON object: %v", err)
+		}
+	}
+	switch a.Type {
+	case wire.TypeProgress:
+		if a.Seq > c.seq {
+			c.seq = a.Seq
+			c.in.Progress(events.Progress{Text: a.Text, Done: a.Done, Total: a.Total})
+		}
+	case wire.TypeResult, wire.TypeError, wire.TypeFound, wire.TypeAsk:
+		c.tell(c.word(wire.TypeDone, ""))
+		return a, true, nil
+	}
+	return a, false, nil
+}
+
+// part takes a part of an answer.
+func (c *chat) part(body []byte) ([]byte, error) {
+	var p wire.Part
+	if err := json.Unmarshal(body, &p); err != nil {
+		return nil, err
+	}
+	return c.parts.Add(p)
+}
+
+// tooLate answers who takes an offer that somebody else has.
+func (c *chat) tooLate(s bus.Said) {
+	var t wire.Take
+	if json.Unmarshal(s.Body, &t) != nil || t.Type != wire.TypeAccept {
+		return
+	}
+	if w, err := bus.ParseWorker(t.Worker); err == nil && w != c.worker {
+		c.r.say([]word{{w, c.word(wire.TypeNo, "somebody else has it")}})
+	}
+}
+
+// end asks the worker for the end of an attempt whose time is up, or that nobody wants any
+// more, and waits a moment for its word. What comes later is evidence.
+func (c *chat) end(ctx context.Context) (wire.Answer, error) {
+	why := "cancelled"
+	if errors.Is(context.Cause(ctx), tools.ErrDeadline) {
+		why = "deadline"
+	}
+	c.tell(c.word(wire.TypeCancel, why))
+	until := time.Now().Add(endGrace)
+	for c.r.ctx.Err() == nil {
+		s, err := c.hear(c.r.ctx, until)
+		if err != nil {
+			break
+		}
+		a, ended, broken := c.read(s)
+		if broken != nil {
+			break
+		}
+		if ended {
+			c.close()
+			return a, nil
+		}
+	}
+	tools.Tell(ctx, tools.Ending{Remote: true})
+	c.later(ctx)
+	return wire.Answer{}, &tools.Error{Class: events.ClassCancelled, Message: "the worker has not confirmed the end"}
+}
+
+// lost gives up a worker that is silent.
+func (c *chat) lost(ctx context.Context) (wire.Answer, error) {
+	c.tell(c.word(wire.TypeCancel, "nothing is heard of you"))
+	if c.tier != events.Readonly {
+		tools.Tell(ctx, tools.Ending{Remote: true}) // it may be at work all the same
+	}
+	c.later(ctx)
+	return wire.Answer{}, &tools.Error{
+		Code: events.ExecutionError, Class: events.ClassUnavailable,
+		Message: "the worker that had begun it is silent: it has died, or cannot be reached",
+	}
+}
+
+// later hears as evidence what the worker says of an attempt that has ended here, for a
+// while, and closes the job.
+func (c *chat) later(ctx context.Context) {
+	say := tools.Later(ctx)
+	if c.verb != wire.VerbRun || !c.r.spawn(func() { c.evidence(say) }) {
+		c.close()
+	}
+}
+
+func (c *chat) evidence(say func(events.Result, error)) {
+	defer c.close()
+	end := time.Now().Add(lateFor)
+	for {
+		s, err := c.hear(c.r.ctx, end)
+		if err != nil {
+			return
+		}
+		a, ended, broken := c.read(s)
+		if ended && a.Type != wire.TypeAsk {
+			say(resultOf(a))
+		}
+		if ended || broken != nil {
+			return
+		}
+	}
+}
