@@ -247,7 +247,19 @@ func (n *Node) invocation(o owe, call *lifecycle.Call, key events.CallKey) tools
 		Workspace: n.workspace(o.turn.Submitted), Mode: o.turn.Submitted.Mode, Network: n.cfg.Network,
 		Deadline: call.Started.Deadline, Expect: call.Started.Expect, Locks: call.Started.Locks,
 		Fence: n.fence(key, call.Started.Locks), May: n.gates.May(o.agreedTo(call)), Closed: n.cfg.Closed, Context: o.turn.Planned.Context, Progress: func(events.Progress) {},
+		Traceparent: n.traceparent(o.turn, call),
 	}
+}
+
+// traceparent is what an attempt hands on: its own span, which whoever reads the log can
+// tell, too, or what the caller gave where nobody exports spans.
+func (n *Node) traceparent(t lifecycle.Turn, call *lifecycle.Call) string {
+	if !n.cfg.Traced {
+		c, _ := events.ParseTraceparent(t.Submitted.Traceparent)
+		return c.String()
+	}
+	ids := events.SpansOf(t.Key, t.SubmittedAt, t.Submitted.Traceparent)
+	return ids.Context(ids.Attempt(call.Offset, call.Attempt, call.Started.Owner)).String()
 }
 
 func (n *Node) workspace(s *events.TurnSubmitted) string {

@@ -51,6 +51,10 @@ type Config struct {
 	// values that a tool was given are taken out in any case.
 	ShowSecrets bool
 
+	// Traced says that somebody exports the spans of this log: tools then hand on the span
+	// of their attempt, and otherwise what the turn's caller gave. The same on all nodes.
+	Traced bool
+
 	// System is what the node's actors live in; nil means one of its own.
 	System *System
 	// Execute runs one attempt, or asks one probe; nil means tools.Execute.

@@ -84,7 +84,7 @@ func (h *hands) perform(key attemptKey, over *atomic.Bool, j job, to func(lifecy
 		defer stop(nil)
 		var s lifecycle.Settle
 		if broke := guarded(func() { s = h.run(ctx, key, j) }); broke != nil {
-			h.n.log.Error("an attempt broke outside its tool", "call", key.call.String(), "panic", broke)
+			h.n.log.Error("an attempt broke outside its tool", "call", key.call.String(), "attempt", key.attempt, "panic", broke)
 			s = broken(key)
 		}
 		j.end(s.Class)
@@ -198,7 +198,7 @@ func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle
 		Log: discreetLog(h.n.log, j.clean), Progress: j.note, Now: h.n.cfg.Now, Keep: h.keep(ctx, j.clean),
 		Late: func(r tools.Report) { j.late(h.settle(key, j, r)) },
 	})
-	s := h.settle(key, j, r)
+	s := h.asks(ctx, key, j, r, h.settle(key, j, r))
 	if errors.Is(context.Cause(ctx), errLeaseLost) && !r.Answered {
 		s.Class = events.ClassConflict // nobody asked for its end, and the tool's other side is not to blame
 		s.Result.Error = &events.Error{Code: events.Conflict, Message: errLeaseLost.Error() + ", so it was ended"}

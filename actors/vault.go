@@ -35,21 +35,24 @@ var errNoVault = errors.New("this node keeps no secrets")
 // through. Nothing ever runs with a placeholder.
 func (h *hands) unseal(ctx context.Context, key attemptKey, j job) (ready job, fail *events.Error) {
 	j.clean = secrets.Cleaner{Detect: !h.n.cfg.ShowSecrets}
+	j, given, err := h.unsealGiven(ctx, key.call, j)
+	if err != nil {
+		return j, h.notHere(key, "a person's answer", err)
+	}
+	j.clean.Known = secrets.NewLiterals(given...)
 	refs := j.call.Secrets
 	if len(refs) == 0 {
 		return j, nil
 	}
 	values, err := h.n.openValues(ctx, key.call, refs, j.in.Deadline)
 	if err != nil {
-		h.n.log.Warn("a call's secrets are not here: it is not run", "call", key.call.String(), "err", err)
-		return j, &events.Error{Code: events.AccessDenied, Message: "not started: the call holds a secret whose value this node does not have (" + reasonOf(err) +
-			"); send the call again with the value, or give all nodes the same file of keys"}
+		return j, h.notHere(key, "the call", err)
 	}
 	args, err := secrets.Open(j.in.Args, refs, values)
 	if err != nil {
 		return j, &events.Error{Code: events.AccessDenied, Message: "not started: " + err.Error()}
 	}
-	known := make([]string, 0, len(values))
+	known := given
 	for _, r := range refs {
 		known = append(known, values[r.ID].Text())
 	}
@@ -60,6 +63,13 @@ func (h *hands) unseal(ctx context.Context, key attemptKey, j job) (ready job, f
 	}
 	j.in.Args, j.in.May = args, h.n.gates.May(opened)
 	return j, nil
+}
+
+// notHere is the answer of an attempt that is not run since a value is not here.
+func (h *hands) notHere(key attemptKey, where string, err error) *events.Error {
+	h.n.log.Warn("a call's secrets are not here: it is not run", "call", key.call.String(), "err", err)
+	return &events.Error{Code: events.AccessDenied, Message: "not started: " + where + " holds a secret whose value this node does not have (" + reasonOf(err) +
+		"); send the call again with the value, or give all nodes the same file of keys"}
 }
 
 // reasonOf is what may be told of an error of the vault.
@@ -182,7 +192,7 @@ func (n *Node) sealedTurn(t lifecycle.Turn) {
 	for i, raw := range t.Submitted.Calls {
 		refs := slices.Clone(raw.Secrets)
 		if c := t.Call(i); c != nil {
-			for _, r := range c.Secrets {
+			for _, r := range slices.Concat(c.Secrets, c.Sealed) {
 				if !slices.Contains(refs, r) {
 					refs = append(refs, r)
 				}

@@ -24,4 +24,5 @@ type Answer struct {
 	Changed    *Body    `json:"changed,omitempty"`  // arguments that a person has put in the place of the model's; nil: these are its own
 	Verbatim   bool     `json:"verbatim,omitempty"` // imported: Result.Text is the recorded content, to the byte
 	Terminal   Kind     `json:"terminal,omitempty"` // "" for open
+	Custom     bool     `json:"custom,omitempty"`   // as in RawCall: some providers answer such a call in another way
 }

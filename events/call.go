@@ -130,6 +130,7 @@ type Started struct {
 	Breaker     BreakerView   `json:"breaker,omitempty,omitzero"`
 	Containment string        `json:"containment,omitempty"`
 	Judged      time.Time     `json:"judged,omitempty,omitzero"` // the moment that the policy was asked again for; see Verdict
+	Round       int           `json:"round,omitempty"`           // of the InputRequested whose answers it goes on with; 0: none was asked
 }
 
 // Progress is a coalesced note from a running attempt. It never extends a deadline.

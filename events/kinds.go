@@ -26,6 +26,8 @@ const (
 	KindResolved          Kind = "resolved"
 	KindLateResult        Kind = "late_result"
 	KindCompensated       Kind = "compensated"
+	KindInputRequested    Kind = "input_requested"
+	KindInputGiven        Kind = "input_given"
 )
 
 // The kinds of turn events.
@@ -77,6 +79,8 @@ var Kinds = []Row{
 	call[Resolved](KindResolved),
 	call[LateResult](KindLateResult),
 	call[Compensated](KindCompensated),
+	call[InputRequested](KindInputRequested),
+	call[InputGiven](KindInputGiven),
 
 	turn[TurnSubmitted](KindTurnSubmitted),
 	turn[TurnClaimed](KindTurnClaimed),
@@ -180,6 +184,8 @@ func (*Unknown) Kind() Kind             { return KindUnknown }
 func (*Resolved) Kind() Kind            { return KindResolved }
 func (*LateResult) Kind() Kind          { return KindLateResult }
 func (*Compensated) Kind() Kind         { return KindCompensated }
+func (*InputRequested) Kind() Kind      { return KindInputRequested }
+func (*InputGiven) Kind() Kind          { return KindInputGiven }
 func (*TurnSubmitted) Kind() Kind       { return KindTurnSubmitted }
 func (*TurnClaimed) Kind() Kind         { return KindTurnClaimed }
 func (*TurnPlanned) Kind() Kind         { return KindTurnPlanned }

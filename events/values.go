@@ -103,6 +103,7 @@ const (
 	ClassCancelled   Class = "cancelled"   // somebody asked for the end
 	ClassPanic       Class = "panic"       // the tool's code broke
 	ClassLost        Class = "lost"        // its owner is gone
+	ClassInput       Class = "input"       // the tool answered: it asks a person before it can go on
 )
 
 // BlobRef points to bytes kept outside the log.
@@ -133,6 +134,10 @@ type RawCall struct {
 	Key        string      `json:"key,omitempty"`     // the caller's idempotency key
 	Secrets    []SecretRef `json:"secrets,omitempty"` // sealed values that Args refers to
 	Refused    *Refusal    `json:"refused,omitempty"` // the door's finding: this call must not start
+	Custom     bool        `json:"custom,omitempty"`  // the model wrote free text: Args are {"input": that text}
+	// Extra is what the provider wants back with the call, as JSON: signatures, and what the
+	// model thought before it. Nobody but that provider's codec reads it.
+	Extra Body `json:"extra,omitempty,omitzero"`
 }
 
 // Refusal is why a door hands over a call that must be denied, so that its id gets an answer.

@@ -80,10 +80,12 @@ func sameSubmission(a, b *events.TurnSubmitted) bool {
 	return same(&events.TurnSubmitted{Principal: a.Principal, Calls: canonical(a.Calls)}, &events.TurnSubmitted{Principal: b.Principal, Calls: canonical(b.Calls)})
 }
 
-// canonical are calls with the hashes of their arguments, where they have one.
+// canonical are calls with the hashes of their arguments, where they have one, and
+// without what only their provider reads: who tells a turn again may have dropped it.
 func canonical(calls []events.RawCall) []events.RawCall {
 	out := slices.Clone(calls)
 	for i, c := range out {
+		out[i].Extra, out[i].Custom = events.Body{}, false
 		if hash := inlineHash(c); hash != "" {
 			out[i].Args = events.Body{Text: hash}
 		}

@@ -140,7 +140,7 @@ func (b Breaker) Report(c BreakerConfig, now time.Time, who string, class events
 		b.Probe, b.ProbeEnd = "", time.Time{}
 	}
 	switch class {
-	case events.ClassOK, events.ClassTool:
+	case events.ClassOK, events.ClassTool, events.ClassInput:
 		if probing || b.OpenedAt.IsZero() {
 			return Breaker{}
 		}

@@ -86,6 +86,12 @@ func (d *decider) recover(c *Call) {
 	case PhaseRetrying:
 		r.Attempt = c.Attempt
 		r.Reason = "its last attempt is over: the next one starts when it is due"
+	case PhaseInput:
+		r.Attempt = c.Attempt
+		r.Reason = "its tool has asked a person: it waits on for the answers"
+	case PhaseGiven:
+		r.Attempt = c.Attempt
+		r.Reason = "a person has answered its tool: the next attempt starts with the answers"
 	}
 	d.emit(c.Offset, r)
 	if r.Action == events.RecoverUnknown {
@@ -131,7 +137,7 @@ func failure(code events.Code, message string) events.Result {
 
 // effectsUnanswered are the effects of a call that ended without its tool's answer.
 func effectsUnanswered(c *Call) events.Effects {
-	over := c.Phase == PhaseRetrying && !c.Doubt // no attempt is open, and none that was had an effect
+	over := (c.Phase == PhaseRetrying || c.waitsForInput()) && !c.Doubt // no attempt is open, and none that was had an effect
 	if c.Attempt == 0 || over || c.Verdict != nil && c.Verdict.Tier == events.Readonly {
 		return events.EffectsNone
 	}

@@ -123,7 +123,7 @@ func (s *speaker) line(t *testing.T, line string) {
 // ofDoors says whether doors and persons send such a command.
 func ofDoors(cmd lifecycle.Command) bool {
 	switch cmd.(type) {
-	case lifecycle.Submit, lifecycle.Approve, lifecycle.Reject, lifecycle.CancelCall, lifecycle.CancelTurn,
+	case lifecycle.Submit, lifecycle.Approve, lifecycle.Reject, lifecycle.Answer, lifecycle.CancelCall, lifecycle.CancelTurn,
 		lifecycle.Resolve, lifecycle.Undone, lifecycle.Note:
 		return true
 	}
@@ -255,6 +255,8 @@ func (s *speaker) byOthers(word string, a *arguments) (ofCall, error) {
 	switch word {
 	case "approve":
 		return s.approve(a)
+	case "answer":
+		return s.answer(a), nil
 	case "reject":
 		by, asking := decider(a), a.number("asking")
 		note := a.rest()
@@ -380,7 +382,9 @@ func (s *speaker) settle(a *arguments) (ofCall, error) {
 	}
 	c.Class = events.Class(a.next())
 	c.Result = text("done")
-	if c.Class != events.ClassOK {
+	if c.Class == events.ClassInput {
+		c.Asks, c.Result = anAsking(a), events.Result{Status: events.Success}
+	} else if c.Class != events.ClassOK {
 		c.Result = events.Result{Status: events.Failure, Error: &events.Error{Code: events.ExecutionError, Message: string(c.Class)}}
 	}
 	return func(t lifecycle.Turn, i int) lifecycle.Command {
@@ -388,6 +392,53 @@ func (s *speaker) settle(a *arguments) (ofCall, error) {
 		one.Call, one.Attempt = i, or(c.Attempt, attemptOf(t, i))
 		return one
 	}, nil
+}
+
+// anAsking is what a tool asks: one form, or with pages=N so many pages to visit.
+func anAsking(a *arguments) *lifecycle.Asks {
+	out := &lifecycle.Asks{State: "s", Expire: time.Hour}
+	if a.flag("nested") {
+		out.Requests = []events.InputRequest{{ID: "q", Kind: events.InputForm, Schema: []byte(`{"properties":{"a":{"type":"object"}}}`)}}
+		return out
+	}
+	pages := a.number("pages")
+	for i := range pages {
+		out.Requests = append(out.Requests, events.InputRequest{ID: fmt.Sprint("p", i), Kind: events.InputURL, URL: "https://example.com/"})
+	}
+	if pages == 0 {
+		schema := `{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`
+		out.Requests = []events.InputRequest{{ID: "q", Kind: events.InputForm, Message: "who?", Schema: []byte(schema)}}
+	}
+	return out
+}
+
+// answer says accept, decline or cancel to all that is asked, or to=ID to that alone.
+func (s *speaker) answer(a *arguments) ofCall {
+	by, round := decider(a), a.number("round")
+	to, only := a.value("to")
+	content, given := a.value("content")
+	action := a.next()
+	return func(t lifecycle.Turn, i int) lifecycle.Command {
+		cmd := lifecycle.Answer{Call: i, By: by, Round: round}
+		c := t.Call(i)
+		if c == nil || c.Input == nil {
+			return cmd
+		}
+		for _, r := range c.Input.Requests {
+			if only {
+				r.ID = to
+			}
+			one := events.InputAnswer{ID: r.ID, Action: action}
+			switch {
+			case given:
+				one.Content = []byte(content)
+			case action == events.InputAccept && r.Kind == events.InputForm:
+				one.Content = []byte(`{"name":"ann"}`)
+			}
+			cmd.Answers = append(cmd.Answers, one)
+		}
+		return cmd
+	}
 }
 
 // decider is who answers: ann, unless by= and kind= say otherwise.

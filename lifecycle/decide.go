@@ -93,6 +93,8 @@ func (d *decider) decide(cmd Command) error {
 		return d.approve(c)
 	case Reject:
 		return d.reject(c)
+	case Answer:
+		return d.answer(c)
 	case CancelCall:
 		return d.cancelCall(c)
 	case CancelTurn:

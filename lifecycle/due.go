@@ -77,6 +77,8 @@ func dueCalls(t Turn) []Effect {
 			out = append(out, Effect{Do: DoJudge, Call: i})
 		case PhaseAsking:
 			out = append(out, Effect{Do: DoExpire, Call: i, At: c.Asked.Expires})
+		case PhaseInput:
+			out = append(out, Effect{Do: DoExpire, Call: i, At: c.Input.Expires})
 		case PhaseStarted:
 			out = append(out, Effect{Do: DoPerform, Call: i, Attempt: c.Attempt})
 			if cancelled {

@@ -112,6 +112,14 @@ func evolveCall(c *Call, m Meta, e events.Event) bool {
 	case *events.Retrying:
 		c.Phase, c.RetryAt = PhaseRetrying, e.Until
 		c.Doubt = c.Doubt || e.Effects != events.EffectsNone
+	case *events.InputRequested:
+		c.Phase, c.Input, c.InputAt, c.Answered = PhaseInput, e, m.At, nil
+		c.Doubt, c.Sealed = c.Doubt || e.Effects != events.EffectsNone, append(slices.Clip(c.Sealed), e.Secrets...)
+	case *events.InputGiven:
+		c.Phase, c.Answered, c.AnsweredAt = PhaseGiven, e, m.At
+		for _, a := range e.Answers {
+			c.Sealed = append(slices.Clip(c.Sealed), a.Secrets...)
+		}
 	case *events.Recovered:
 		if e.Action == events.RecoverContinue {
 			return true // it stays where it stood

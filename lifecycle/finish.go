@@ -30,7 +30,7 @@ func (d *decider) finish(c Finish) error {
 		return err
 	}
 	for i := range d.t.Calls {
-		if d.t.Ended == nil {
+		if d.t.Ended == nil && d.t.Calls[i].Phase != PhaseInput { // what a tool is told then takes the tool
 			if err := d.expire(Expire{Call: i}); err != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ import (
 
 // Violation is a law that a recorded history breaks.
 type Violation struct {
-	Law    string `json:"law"`  // L1 … L11, or "life": an event that may not follow the one before
+	Law    string `json:"law"`  // L1 … L12, or "life": an event that may not follow the one before
 	Call   int    `json:"call"` // events.TurnEvent for the turn
 	Commit int    `json:"commit"`
 	Index  int    `json:"index"` // of the event in its commit
@@ -31,7 +31,7 @@ func (v Violation) String() string {
 func Laws(commits []events.Commit) []Violation {
 	k := &books{}
 	for i, c := range commits {
-		k.commit, k.index = i, 0
+		k.commit, k.index, k.at, k.by = i, 0, c.At, c.By
 		if !c.At.Equal(c.At.Truncate(time.Microsecond)) {
 			k.fail("L9", events.TurnEvent, "decided at %s, finer than what is stored", c.At.Format(time.RFC3339Nano))
 		}
@@ -49,6 +49,8 @@ func Laws(commits []events.Commit) []Violation {
 // books are what the laws need to remember of a turn.
 type books struct {
 	commit, index int
+	at            time.Time    // of the commit
+	by            events.Owner // of the commit
 	found         []Violation
 	turn          uint32
 	owner         events.Owner
@@ -76,6 +78,7 @@ type page struct {
 	key        string
 	resources  []events.ResourceUse
 	refused    bool
+	input      asking
 }
 
 func (k *books) fail(law string, call int, format string, args ...any) {
@@ -156,7 +159,7 @@ var ofOwners = []events.Kind{
 	events.KindDeduplicated, events.KindApprovalRequested, events.KindAuthorized, events.KindStarted, events.KindProgress,
 	events.KindRetrying, events.KindRecovered, events.KindCompleted, events.KindFailed, events.KindTimedOut,
 	events.KindCancelled, events.KindUnknown, events.KindTurnPlanned, events.KindTurnParked, events.KindTurnCompleted,
-	events.KindTurnAbandoned,
+	events.KindTurnAbandoned, events.KindInputRequested,
 }
 
 func (k *books) turnEvent(c events.Commit, r events.Record) {
@@ -233,6 +236,10 @@ func (k *books) callEvent(p *page, call int, e events.Event) {
 		k.authorize(p, call, e)
 	case *events.Started:
 		k.start(p, call, e)
+	case *events.InputRequested:
+		k.inputAsked(p, call, e)
+	case *events.InputGiven:
+		k.inputGiven(p, call, e)
 	case *events.CancelRequested:
 		p.cancelled = true
 	case *events.Denied:
@@ -325,15 +332,19 @@ func (k *books) start(p *page, call int, e *events.Started) {
 		k.again(p, call, e)
 	}
 	k.order(p, call)
+	k.inputStart(p, call, e)
+	p.input.goes = false
 	p.attempt, p.open, p.probing, p.key = e.Attempt, true, false, e.Key
 }
 
-// again is L6: who may start a second time.
+// again is L6: who may start a second time. Where the attempt before it ended as its tool
+// asked a person, whoever it is: that is the tool's own way to go on, with the same key.
 func (k *books) again(p *page, call int, e *events.Started) {
 	v := p.authorized.Verdict
 	switch {
 	case v.Tier == events.Readonly:
-	case !v.HonoursKey || v.Key == "":
+	case p.input.goes && e.Key == p.key:
+	case !p.input.goes && (!v.HonoursKey || v.Key == ""):
 		k.fail("L6", call, "a %s call starts again, and its tool does not honour a key", v.Tier)
 	case e.Key != p.key:
 		k.fail("L6", call, "a %s call starts again with another key", v.Tier)

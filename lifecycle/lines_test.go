@@ -45,10 +45,17 @@ func detail(e events.Event) string {
 		return fmt.Sprintf("%s, %s", e.Verdict.Tier, e.Decision)
 	case *events.Started:
 		s := fmt.Sprintf("attempt %d by %s until %s", e.Attempt, owner(e.Owner), clock(e.Deadline))
+		if e.Round > 0 {
+			s += fmt.Sprintf(" with the answers to asking %d", e.Round)
+		}
 		if e.Key != "" && !strings.Contains(e.Key, "sha256:") {
 			s += " with key " + e.Key
 		}
 		return s
+	case *events.InputRequested:
+		return because(fmt.Sprintf("asking %d by attempt %d, %d requests, effects %s, until %s", e.Round, e.Attempt, len(e.Requests), e.Effects, clock(e.Expires)), e.Why)
+	case *events.InputGiven:
+		return givenLine(e)
 	case *events.Progress:
 		return fmt.Sprintf("attempt %d %s", e.Attempt, e.Text)
 	case *events.CancelRequested:
@@ -63,6 +70,21 @@ func detail(e events.Event) string {
 		return s
 	}
 	return endDetail(e)
+}
+
+func givenLine(e *events.InputGiven) string {
+	by := "nobody"
+	if e.By != nil {
+		by = e.By.ID
+	}
+	s := fmt.Sprintf("to asking %d by %s:", e.Round, by)
+	for _, a := range e.Answers {
+		s += " " + a.ID + " " + a.Action
+		if len(a.Content) > 0 {
+			s += " " + string(a.Content)
+		}
+	}
+	return s
 }
 
 func endDetail(e events.Event) string {

@@ -307,7 +307,7 @@ func (m *breakerModel) state(now time.Time) (open time.Time, probe string) {
 				probe = ""
 			}
 			failure := e.class == events.ClassUnavailable || e.class == events.ClassTimeout
-			success := e.class == events.ClassOK || e.class == events.ClassTool
+			success := e.class == events.ClassOK || e.class == events.ClassTool || e.class == events.ClassInput
 			switch {
 			case success && (mine || open.IsZero()):
 				streak, open, probe = 0, time.Time{}, ""

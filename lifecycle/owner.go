@@ -41,7 +41,7 @@ type Tell struct {
 	Progress events.Progress
 }
 
-// Expire says that the timer of an approval has arrived.
+// Expire says that the timer of an approval, or of what a tool has asked, has arrived.
 type Expire struct{ Call int }
 
 // Park gives the turn up until somebody or a timer wakes it.
@@ -90,7 +90,9 @@ func (d *decider) plan(c Plan) error {
 }
 
 // ready says whether a call may be started once its batch has come.
-func (c *Call) ready() bool { return c.Phase == PhaseAuthorized || c.Phase == PhaseRetrying }
+func (c *Call) ready() bool {
+	return c.Phase == PhaseAuthorized || c.Phase == PhaseRetrying || c.Phase == PhaseGiven
+}
 
 func (d *decider) begin(c Begin) error {
 	if _, err := d.open(c.Call); err != nil {
@@ -130,9 +132,13 @@ func (d *decider) begin(c Begin) error {
 		d.askAgain(call, c, asks.Reason)
 		return nil
 	}
+	key := c.Verdict.Key
+	if call.Phase == PhaseGiven { // it goes on with what the attempt before it has begun
+		key = call.Started.Key
+	}
 	d.emit(c.Call, &events.Started{
-		Attempt: call.Attempt + 1, Owner: d.t.Owner, Deadline: d.attemptDeadline(c.Wall), Hash: c.Verdict.Hash,
-		Key: c.Verdict.Key, Locks: c.Locks, Expect: c.Expect, Breaker: c.Breaker, Containment: c.Containment, Judged: c.Verdict.Judged,
+		Attempt: call.Attempt + 1, Round: call.Rounds(), Owner: d.t.Owner, Deadline: d.attemptDeadline(c.Wall), Hash: c.Verdict.Hash,
+		Key: key, Locks: c.Locks, Expect: c.Expect, Breaker: c.Breaker, Containment: c.Containment, Judged: c.Verdict.Judged,
 	})
 	return nil
 }
@@ -160,7 +166,11 @@ func (d *decider) failAgain(call *Call, f *Finding) {
 	if code == "" {
 		code = events.PermissionDenied
 	}
-	r := failure(code, fmt.Sprintf("attempt %d failed, and another one is not let through: %s", call.Attempt, f.Reason))
+	text := fmt.Sprintf("attempt %d failed, and another one is not let through: %s", call.Attempt, f.Reason)
+	if call.Phase == PhaseGiven {
+		text = "its tool had asked a person, and with the answers it is not let through any more: " + f.Reason
+	}
+	r := failure(code, text)
 	o := d.outcome(call, events.ClassUnavailable, effectsUnanswered(call), r)
 	d.emit(call.Offset, &events.Failed{Outcome: o})
 }
@@ -203,6 +213,10 @@ func (d *decider) tell(c Tell) error {
 
 func (d *decider) expire(c Expire) error {
 	call := d.t.Call(c.Call)
+	if call != nil && call.Phase == PhaseInput {
+		d.expireInput(call)
+		return nil
+	}
 	if call == nil || call.Phase != PhaseAsking || d.env.Now.Before(call.Asked.Expires) {
 		return nil // somebody answered, it has ended, or the timer is an earlier request's
 	}
@@ -290,6 +304,9 @@ func (d *decider) closeCancelled() {
 // cancelIdle ends a call that is not running.
 func (d *decider) cancelIdle(c *Call, by events.Principal, reason string) {
 	text := "it was cancelled before it had run"
+	if c.waitsForInput() {
+		text = "it was cancelled while it waited for a person's answers"
+	}
 	if reason != "" {
 		text += ": " + reason
 	}
@@ -308,7 +325,11 @@ func (d *decider) closeDeadline() {
 	}
 	for i := range d.t.Calls {
 		if c := d.t.Calls[i]; c.idle() {
-			o := d.outcome(c, events.ClassTimeout, effectsUnanswered(c), failure(events.Timeout, "the turn's deadline passed before it had run"))
+			text := "the turn's deadline passed before it had run"
+			if c.waitsForInput() {
+				text = "the turn's deadline passed while it waited for a person's answers"
+			}
+			o := d.outcome(c, events.ClassTimeout, effectsUnanswered(c), failure(events.Timeout, text))
 			d.emit(i, &events.TimedOut{Outcome: o})
 		}
 	}

@@ -127,6 +127,8 @@ func (d *decider) asking(offset int) (*Call, error) {
 	switch {
 	case call.Phase == PhaseAsking:
 		return call, nil
+	case call.Phase == PhaseInput:
+		return nil, fmt.Errorf("call %d: %w: its tool has begun, and asks for input: answer that", offset, ErrNotAsking)
 	case call.Approved != nil:
 		return nil, fmt.Errorf("call %d: %w: %s has approved it, and it is %s", offset, ErrNotAsking, call.Approved.By.ID, call.Phase)
 	}
@@ -145,7 +147,10 @@ func endedHow(c *Call) string {
 		}
 		return "denied by " + e.Gate
 	case *events.Completed, *events.Failed, *events.TimedOut, *events.Unknown:
-		if c.Approved != nil {
+		switch {
+		case c.Answered != nil && c.Answered.By != nil:
+			return string(c.Last) + ", after " + c.Answered.By.ID + " had answered its tool"
+		case c.Approved != nil:
 			return string(c.Last) + ", after " + c.Approved.By.ID + " had approved it"
 		}
 	}

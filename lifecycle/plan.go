@@ -14,6 +14,7 @@ const (
 	MaxSubmission      = 8 << 20 // bytes of all arguments of a turn
 	MaxName            = 128     // bytes of a tool's name as the model wrote it
 	MaxProviderID      = 256
+	MaxExtra           = 256 << 10 // bytes of what a provider wants back with a call
 	DefaultConcurrency = 4
 	MaxConcurrency     = 64
 )
@@ -61,7 +62,11 @@ func checkCalls(calls []events.RawCall, bad func(string, ...any) error) error {
 		if c.Args.Ref != nil {
 			n = c.Args.Ref.Size
 		}
-		total += n
+		extra := int64(len(c.Extra.Text))
+		if c.Extra.Ref != nil {
+			extra = c.Extra.Ref.Size
+		}
+		total += n + extra
 		switch {
 		case n > MaxArgs:
 			return bad("call %d: %d bytes of arguments, at most %d", i, n, MaxArgs)
@@ -71,6 +76,8 @@ func checkCalls(calls []events.RawCall, bad func(string, ...any) error) error {
 			return bad("call %d: an id of %d bytes, at most %d", i, len(c.ProviderID), MaxProviderID)
 		case len(c.Key) > MaxProviderID:
 			return bad("call %d: a key of %d bytes, at most %d", i, len(c.Key), MaxProviderID)
+		case extra > MaxExtra:
+			return bad("call %d: %d bytes that its provider wants back, at most %d", i, extra, MaxExtra)
 		case total > MaxSubmission:
 			return bad("more than %d bytes of arguments", MaxSubmission)
 		}

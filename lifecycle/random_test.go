@@ -79,6 +79,9 @@ func anyAct(t *rapid.T, w *world) act {
 		}
 		return act{cmd: lifecycle.Approve{Call: i, By: person}}
 	}
+	if i := slices.IndexFunc(w.turn.Calls, asksInput); i >= 0 && rarely(t, 4, "answer a tool") {
+		return act{cmd: anyAnswer(t, w.turn.Calls[i])}
+	}
 	if due := lifecycle.Due(w.turn); len(due) > 0 && !rarely(t, 5, "odd") {
 		e := rapid.SampledFrom(due).Draw(t, "effect")
 		return act{w.me, anyPayment(t, w, e)}
@@ -90,6 +93,44 @@ func anyAct(t *rapid.T, w *world) act {
 }
 
 func asks(c *lifecycle.Call) bool { return c.Phase == lifecycle.PhaseAsking }
+
+func asksInput(c *lifecycle.Call) bool { return c.Phase == lifecycle.PhaseInput }
+
+// anyAnswer draws answers to what a call's tool has asked, mostly good ones.
+func anyAnswer(t *rapid.T, c *lifecycle.Call) lifecycle.Answer {
+	cmd := lifecycle.Answer{Call: c.Offset, By: person, Round: pick(t, 3, "round")}
+	if c.Input == nil {
+		cmd.Answers = []events.InputAnswer{{ID: "q0", Action: events.InputCancel}}
+		return cmd
+	}
+	for _, r := range c.Input.Requests {
+		a := events.InputAnswer{ID: r.ID, Action: rapid.SampledFrom([]string{events.InputAccept, events.InputDecline, events.InputCancel}).Draw(t, "action")}
+		if a.Action == events.InputAccept && r.Kind == events.InputForm {
+			a.Content = []byte(`{"a":"x"}`)
+		}
+		cmd.Answers = append(cmd.Answers, a)
+	}
+	if rarely(t, 8, "too few") {
+		cmd.Answers = cmd.Answers[1:]
+	}
+	return cmd
+}
+
+// anyAsks draws what a tool asks.
+func anyAsks(t *rapid.T) *lifecycle.Asks {
+	a := &lifecycle.Asks{State: "state", Expire: time.Duration(pick(t, 3, "expire")) * time.Second}
+	for i := range 1 + pick(t, 2, "requests") {
+		r := events.InputRequest{ID: fmt.Sprint("q", i), Kind: events.InputForm, Schema: []byte(`{"type":"object","properties":{"a":{"type":"string"}}}`)}
+		if rarely(t, 3, "page") {
+			r = events.InputRequest{ID: fmt.Sprint("q", i), Kind: events.InputURL, URL: "https://example.com/x"}
+		}
+		a.Requests = append(a.Requests, r)
+	}
+	if rarely(t, 12, "too many") {
+		a.Requests = nil
+	}
+	return a
+}
 
 func anyOwner(t *rapid.T, w *world) events.Owner {
 	switch pick(t, 5, "who") {
@@ -140,7 +181,7 @@ func anyPayment(t *rapid.T, w *world, e lifecycle.Effect) lifecycle.Command {
 
 var classes = []events.Class{
 	events.ClassOK, events.ClassOK, events.ClassTool, events.ClassInvalid, events.ClassConflict, events.ClassUnavailable,
-	events.ClassUnavailable, events.ClassTimeout, events.ClassCancelled, events.ClassPanic, events.ClassLost,
+	events.ClassUnavailable, events.ClassTimeout, events.ClassCancelled, events.ClassPanic, events.ClassLost, events.ClassInput, events.ClassInput,
 }
 
 func anySettle(t *rapid.T, call, attempt int) lifecycle.Settle {
@@ -154,6 +195,9 @@ func anySettle(t *rapid.T, call, attempt int) lifecycle.Settle {
 	if rarely(t, 10, "found") {
 		r := text("found")
 		s.Found = &r
+	}
+	if s.Class == events.ClassInput && !rarely(t, 10, "asks nothing") {
+		s.Asks, s.Answered = anyAsks(t), true
 	}
 	if s.Class != events.ClassOK {
 		s.Result = events.Result{Status: events.Failure, Error: &events.Error{Code: events.ExecutionError, Message: string(s.Class)}}
@@ -223,7 +267,7 @@ func anyCommand(t *rapid.T, w *world) lifecycle.Command {
 
 // anyMessage draws what doors and persons send, and rarer things.
 func anyMessage(t *rapid.T, w *world, i, n int) lifecycle.Command {
-	switch pick(t, 9, "message") {
+	switch pick(t, 10, "message") {
 	case 0:
 		return lifecycle.Approve{Call: i, By: person, Scope: events.ScopeSession}
 	case 1:
@@ -246,6 +290,12 @@ func anyMessage(t *rapid.T, w *world, i, n int) lifecycle.Command {
 		return lifecycle.Late{Call: i, Owner: anyOwner(t, w), Outcome: o}
 	case 6:
 		return lifecycle.Resolve{Call: i, By: person, Effects: anyEffects(t)}
+	case 8:
+		c := w.turn.Call(i)
+		if c == nil {
+			c = &lifecycle.Call{Offset: i}
+		}
+		return anyAnswer(t, c)
 	case 7:
 		return lifecycle.Undone{Call: i, By: person, Result: text("undone")}
 	}

@@ -22,6 +22,7 @@ type Settle struct {
 	Run       time.Duration  // of the attempt
 	After     time.Duration  // the other side's Retry-After; 0 means none
 	Jitter    float64        // from 0 to 1, drawn at the edge
+	Asks      *Asks          // with ClassInput: what the tool asks a person
 	Found     *events.Result // a probe after the attempt found its effect; nil: none was made, or it found nothing
 }
 
@@ -53,6 +54,8 @@ func (d *decider) settle(c Settle) error {
 		d.emit(c.Call, &events.Unknown{Outcome: o, Why: events.UnknownUnconfirmed, Pids: c.Pids})
 	case c.Class == events.ClassOK:
 		d.emit(c.Call, &events.Completed{Outcome: o})
+	case c.Class == events.ClassInput && c.Asks != nil:
+		d.askInput(call, c)
 	case c.Class == events.ClassCancelled:
 		e := &events.Cancelled{Outcome: o, Reason: reason}
 		if cancelled {
@@ -118,15 +121,18 @@ func (d *decider) mayRetry(call *Call, c Settle) bool {
 	v := call.Verdict
 	harmless := v.Tier == events.Readonly || v.Tier == events.Reversible && v.HonoursKey && v.Key != ""
 	passing := c.Class == events.ClassUnavailable || c.Class == events.ClassTimeout && d.t.Submitted.Limits.CallMS == 0
-	if !harmless || !passing || !c.Confirmed || call.Attempt > v.Retries || c.After > retryAfter {
+	if !harmless || !passing || !c.Confirmed || call.tries() > v.Retries || c.After > retryAfter {
 		return false
 	}
 	end := d.t.Deadline()
 	return end.IsZero() || d.retryAt(call, c).Before(end)
 }
 
+// tries are the attempts of a call without those that ended as its tool asked a person.
+func (c *Call) tries() int { return c.Attempt - c.Rounds() }
+
 func (d *decider) retryAt(call *Call, c Settle) time.Time {
-	wait := min(retryBase<<min(call.Attempt-1, 10), retryMost)
+	wait := min(retryBase<<min(max(call.tries()-1, 0), 10), retryMost)
 	wait = wait/2 + time.Duration(c.Jitter*float64(wait)/2)
 	return d.env.Now.Add(max(wait, c.After)).Truncate(time.Microsecond) // the clock of commits has no more
 }

@@ -26,6 +26,8 @@ const (
 	PhaseStarted    Phase = "started"    // an attempt is open
 	PhaseRetrying   Phase = "retrying"   // may start again, not before RetryAt
 	PhaseProbing    Phase = "probing"    // its owner was lost: the tool is asked what happened
+	PhaseInput      Phase = "input"      // its tool has asked a person, and waits for the answers
+	PhaseGiven      Phase = "given"      // there are answers: it may start again with them
 	PhaseEnded      Phase = "ended"      // has its terminal
 )
 
@@ -49,9 +51,12 @@ type Call struct {
 	Started  *events.Started // of that attempt
 	Cancel   *events.CancelRequested
 	RetryAt  time.Time
-	Doubt    bool // an attempt that is over may have had its effect
+	Doubt    bool                   // an attempt that is over may have had its effect
+	Input    *events.InputRequested // what its tool asked a person last; nil: nothing
+	Answered *events.InputGiven     // the answers to Input; nil while there are none
+	Sealed   []events.SecretRef     // the sealed values of all that it asked, and of all answers
 
-	RequestedAt, AskedAt, ApprovedAt, AuthorizedAt, StartedAt time.Time
+	RequestedAt, AskedAt, ApprovedAt, AuthorizedAt, StartedAt, InputAt, AnsweredAt time.Time
 
 	Terminal events.Event // nil while open
 	Outcome  *events.Outcome

@@ -27,7 +27,11 @@ var follows = map[events.Kind][]events.Kind{
 	},
 	events.KindStarted: {
 		events.KindRetrying, events.KindRecovered, events.KindCompleted, events.KindFailed, events.KindTimedOut,
-		events.KindCancelled, events.KindUnknown,
+		events.KindCancelled, events.KindUnknown, events.KindInputRequested,
+	},
+	events.KindInputRequested: {events.KindInputGiven, events.KindCancelled, events.KindTimedOut},
+	events.KindInputGiven: { // a gate may refuse the next attempt: the call has failed
+		events.KindStarted, events.KindFailed, events.KindCancelled, events.KindTimedOut,
 	},
 	events.KindRetrying: { // a gate may refuse the next attempt: the call has failed
 		events.KindStarted, events.KindFailed, events.KindCancelled, events.KindTimedOut,

@@ -47,6 +47,8 @@ func wordsOf(cmd Command) (by events.Principal, words string) {
 		return c.By, c.Note
 	case Reject:
 		return c.By, c.Note
+	case Answer:
+		return c.By, c.Note
 	case CancelCall:
 		return c.By, c.Reason
 	case CancelTurn:

@@ -6,4 +6,5 @@ var All = []View{
 	Timeline.View(),
 	Inbox.View(),
 	Usage.View(),
+	Spans.View(),
 }

@@ -92,13 +92,16 @@ func (t *Turn) Answers(blobs Blobs) ([]events.Answer, error) {
 }
 
 // Requests are the calls as the model asked for them, in request order, with
-// arguments resolved as in Answers.
+// arguments, and what their provider wants back, resolved as in Answers.
 func (t *Turn) Requests(blobs Blobs) ([]events.RawCall, error) {
 	out, errs := make([]events.RawCall, len(t.Calls)), []error(nil)
 	for i := range t.Calls {
 		out[i] = t.Calls[i].Raw
 		if err := resolve(&out[i].Args, blobs); err != nil {
 			errs = append(errs, fmt.Errorf("arguments of %s: %w", t.Key.Call(i), err))
+		}
+		if err := resolve(&out[i].Extra, blobs); err != nil {
+			errs = append(errs, fmt.Errorf("what the provider wants back with %s: %w", t.Key.Call(i), err))
 		}
 	}
 	return out, errors.Join(errs...)

@@ -16,7 +16,8 @@ type Asking struct {
 	Pos      events.Position
 }
 
-// Askings are all askings in the events of one turn, in order, those that are over too.
+// Askings are all askings in the events of one turn, of people to agree and of tools for
+// input, in order, those that are over too.
 func Askings(evs iter.Seq[Event]) []Asking {
 	var out []Asking
 	open := make(map[int]int) // call's offset: index of its last asking
@@ -27,7 +28,7 @@ func Askings(evs iter.Seq[Event]) []Asking {
 			out[i].answer(e)
 		}
 		switch e.Event.(type) {
-		case *events.ApprovalRequested:
+		case *events.ApprovalRequested, *events.InputRequested:
 			if p, ok := w.Asked[e.Turn.Call(e.Call).String()]; ok {
 				open[e.Call] = len(out)
 				out = append(out, Asking{Pending: p, State: ApprovalOpen, Pos: e.Pos})
@@ -55,6 +56,14 @@ func (a *Asking) answer(e Event) {
 			by := v.By
 			a.State = ApprovalApproved
 			a.Decision = &Decision{State: a.State, By: &by, At: e.At, Scope: v.Scope, Hash: v.Hash, Args: v.Args, Note: v.Note}
+		}
+	case *events.InputGiven:
+		if a.Kind == PendingInput && a.State == ApprovalOpen {
+			a.State = InputAnswered
+			if v.By == nil {
+				a.State = ApprovalExpired
+			}
+			a.Decision = &Decision{State: a.State, By: v.By, At: e.At, Note: v.Note, Answers: v.Answers}
 		}
 	case *events.ApprovalRequested:
 		a.State = ApprovalSuperseded

@@ -10,7 +10,7 @@ import (
 
 // Inbox is what waits for a person now.
 var Inbox = Projection[Waiting]{
-	Name: "inbox", Version: 3,
+	Name: "inbox", Version: 4,
 	Init:  func() Waiting { return Waiting{Asked: map[string]Pending{}, Turns: map[string]Asker{}} },
 	Apply: ask,
 }
@@ -21,11 +21,19 @@ type Waiting struct {
 	Turns map[string]Asker   `json:"turns"` // by turn key, while the turn is open
 }
 
-// Pending is one approval that is asked for. Every text is as it came: who shows it
-// escapes control and bidi characters, and cuts nothing from Asks.
+// Kinds of what waits for a person.
+const (
+	PendingApproval = "approval" // a yes or a no is wanted, before anything has run
+	PendingInput    = "input"    // a tool that has begun wants answers before it can go on
+)
+
+// Pending is one thing that is asked of a person: an approval, or what a tool needs.
+// Every text is as it came: who shows it escapes control and bidi characters, and cuts
+// nothing from Asks.
 type Pending struct {
+	Kind        string           `json:"kind"` // see PendingApproval
 	Call        events.CallKey   `json:"call"`
-	Seq         uint32           `json:"seq"`    // of the approval_requested
+	Seq         uint32           `json:"seq"`    // of the approval_requested or input_requested
 	Asking      int              `json:"asking"` // which of the call's askings it is, from 1
 	Tool        string           `json:"tool"`
 	ToolVersion string           `json:"tool_version,omitempty"`
@@ -43,6 +51,8 @@ type Pending struct {
 	Operands    []events.Seen    `json:"operands,omitempty"`
 	Policies    []string         `json:"policies,omitempty"`
 	Policy      string           `json:"policy,omitempty"`
+	Requests    []InputShown     `json:"requests,omitempty"` // of an input: what its tool asks for
+	Effects     events.Effects   `json:"effects,omitempty"`  // of an input: what the call may have done before it asked
 	At          time.Time        `json:"at"`
 	Expires     time.Time        `json:"expires"`
 }
@@ -83,6 +93,12 @@ func ask(w Waiting, e Event) Waiting {
 		if turn, open := w.Turns[e.Turn.String()]; open && !turn.Imported { // otherwise nobody would go on with the call
 			w.Asked[call.String()] = w.pending(call, e, v)
 		}
+	case *events.InputRequested:
+		if turn, open := w.Turns[e.Turn.String()]; open && !turn.Imported && v.Why == "" {
+			w.Asked[call.String()] = w.inputPending(call, e, v)
+		}
+	case *events.InputGiven:
+		delete(w.Asked, call.String())
 	case *events.Approved:
 		delete(w.Asked, call.String())
 		if v.Args != nil {
@@ -159,11 +175,16 @@ func (w Waiting) drop(turn events.TurnKey) {
 
 func (w Waiting) pending(call events.CallKey, e Event, v *events.ApprovalRequested) Pending {
 	p := Pending{
-		Call: call, Seq: e.Seq, Asking: v.Number(), Preview: v.Preview, ToolVersion: v.ToolVersion, Asks: v.Asks, Why: v.Why, Hash: v.Hash,
+		Kind: PendingApproval, Call: call, Seq: e.Seq, Asking: v.Number(), Preview: v.Preview, ToolVersion: v.ToolVersion, Asks: v.Asks, Why: v.Why, Hash: v.Hash,
 		Tier: v.Verdict.Tier, Operation: v.Verdict.Operation, Operands: v.Operands,
 		Policies: v.Policies, Policy: v.Policy, At: e.At, Expires: v.Expires.UTC(),
 	}
-	turn := w.Turns[e.Turn.String()]
+	return w.asker(p, e)
+}
+
+// asker is what is asked with who asks it, and with the call's tool and arguments.
+func (w Waiting) asker(p Pending, e Event) Pending {
+	call, turn := p.Call, w.Turns[e.Turn.String()]
 	p.Principal, p.Workspace, p.Mode, p.Model = turn.Principal, turn.Workspace, turn.Mode, turn.Model
 	if call.Offset >= 0 && call.Offset < len(turn.Tools) {
 		p.Tool = turn.Tools[call.Offset]

@@ -23,6 +23,7 @@ const (
 	ApprovalExpired    = "expired"
 	ApprovalWithdrawn  = "withdrawn"  // its call or its turn was cancelled, or ended another way
 	ApprovalSuperseded = "superseded" // it was answered, and the call was asked about again
+	InputAnswered      = "answered"   // of an input: its tool goes on with the answers
 )
 
 // Page is one approval as everybody is shown it, over whichever door. Its fields are
@@ -48,6 +49,8 @@ type Decision struct {
 	Args  *events.Body      `json:"args,omitempty"`      // changed arguments
 	Note  string            `json:"note,omitempty"`
 	Code  events.Code       `json:"code,omitempty"`
+	// Answers are those to an input. Secrets in them are placeholders.
+	Answers []events.InputAnswer `json:"answers,omitempty"`
 }
 
 // MarshalJSON escapes what a terminal would obey or hide. The JSON means the same.
@@ -83,7 +86,7 @@ func PendingID(call events.CallKey, asking int) string {
 // PageOf is the page of an approval at a time.
 func PageOf(p Pending, state string, d *Decision, w Whole, now time.Time) Page {
 	out := Page{
-		ID: PendingID(p.Call, p.Asking), State: state, Pending: p, Decision: d,
+		ID: p.IDOf(), State: state, Pending: p, Decision: d,
 		Age: max(0, int64(now.Sub(p.At)/time.Second)), Left: max(0, int64(p.Expires.Sub(now)/time.Second)),
 	}
 	if state != ApprovalOpen {
@@ -94,6 +97,10 @@ func PageOf(p Pending, state string, d *Decision, w Whole, now time.Time) Page {
 		w.Preview = cmp.Or(w.Preview, p.Preview.Text.Text)
 	}
 	out.Warnings = warnings(p, w)
+	if p.Kind == PendingInput {
+		out.Visible = out.inputText(w)
+		return out
+	}
 	out.Visible = out.text(w)
 	return out
 }
@@ -139,12 +146,14 @@ func (p Page) text(w Whole) string {
 func (p Page) Brief() string {
 	t := &pageText{}
 	id := p.ID
-	if p.Asking <= 1 {
+	if p.Asking <= 1 && p.Kind != PendingInput {
 		id = p.Call.String() // which names it, too
 	}
 	t.line("%s  %s by %s, %s", id, events.Visible(p.Tool), who(p.Principal), p.standing())
 	t.line("  why      %s", events.Visible(p.Why))
-	t.line("  hash     %s", p.Hash)
+	if p.Kind != PendingInput {
+		t.line("  hash     %s", p.Hash)
+	}
 	t.line("  expires  %s", stamp(p.Expires))
 	for _, warning := range p.Warnings {
 		t.line("  BEWARE   %s", warning)
@@ -315,6 +324,9 @@ func fold(l, first, more string) string {
 func warnings(p Pending, w Whole) []string {
 	var out []string
 	all := strings.Join([]string{p.Asks, saidIn(w.Args), w.Preview}, "\n")
+	if p.Kind == PendingInput {
+		all, out = strings.Join([]string{inputSaid(p.Requests), saidIn(w.Args)}, "\n"), inputWarnings(p.Requests)
+	}
 	if n := hidden(all); n > 0 {
 		out = append(out, fmt.Sprintf("%d characters that a terminal hides or obeys stand in it, and are shown as \\u and digits", n))
 	}

@@ -88,6 +88,8 @@ func attemptOf(e events.Event) int {
 		return v.Attempt
 	case *events.Retrying:
 		return v.Attempt
+	case *events.InputRequested:
+		return v.Attempt
 	case *events.Recovered:
 		return v.Attempt
 	}
@@ -122,12 +124,37 @@ func detail(e events.Event) string {
 		return words(string(v.Class), errorDetail(v.Error))
 	case *events.Recovered:
 		return fmt.Sprintf("after %s: started %t, complete %t, so %s: %s", v.LastStage, v.ToolStarted, v.Complete, v.Action, v.Reason)
+	case *events.InputRequested, *events.InputGiven:
+		return inputDetail(e)
 	case *events.Resolved:
 		return words("effects", string(v.Effects), "by", v.By.ID, v.Note)
 	case *events.Compensated:
 		return words("by", v.By.ID)
 	}
 	return turnDetail(e)
+}
+
+// inputDetail is what is worth knowing of what a tool asks a person, and gets.
+func inputDetail(e events.Event) string {
+	switch v := e.(type) {
+	case *events.InputRequested:
+		var asked []string
+		for _, r := range v.Requests {
+			asked = append(asked, words(r.ID+":", r.Message, r.URL))
+		}
+		return words(v.Why, strings.Join(asked, "; "), "expires", v.Expires.UTC().Format(time.RFC3339))
+	case *events.InputGiven:
+		var given []string
+		for _, a := range v.Answers {
+			given = append(given, a.ID+" "+a.Action)
+		}
+		by := "nobody in time"
+		if v.By != nil {
+			by = v.By.ID
+		}
+		return words("by", by, strings.Join(given, ", "), v.Note)
+	}
+	return ""
 }
 
 func turnDetail(e events.Event) string {

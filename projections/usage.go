@@ -4,7 +4,7 @@ import "github.com/sluice-run/sluice/events"
 
 // Usage counts what was asked for and how it ended.
 var Usage = Projection[Counts]{
-	Name: "usage", Version: 1,
+	Name: "usage", Version: 2,
 	Init:  func() Counts { return Counts{Tools: map[string]*ToolUse{}, Open: map[string][]string{}} },
 	Apply: count,
 }
@@ -28,7 +28,8 @@ type ToolUse struct {
 	Calls    int                    `json:"calls"`
 	Attempts int                    `json:"attempts"`
 	Retries  int                    `json:"retries"`
-	Asked    int                    `json:"asked"` // approvals asked for
+	Asked    int                    `json:"asked"`            // approvals asked for
+	Inputs   int                    `json:"inputs,omitempty"` // times that its calls asked a person before they could go on
 	Ends     map[events.Kind]int    `json:"ends"`
 	Effects  map[events.Effects]int `json:"effects"` // of the ends; a denied or deduplicated call had none
 	RunUS    int64                  `json:"run_us"`  // of last attempts, microseconds
@@ -96,6 +97,8 @@ func (u *ToolUse) count(e events.Event) {
 		u.Retries++
 	case *events.ApprovalRequested:
 		u.Asked++
+	case *events.InputRequested:
+		u.Inputs++
 	}
 	if !events.IsTerminal(e.Kind()) {
 		return

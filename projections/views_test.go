@@ -168,7 +168,7 @@ func TestInbox(t *testing.T) {
 	}
 	w := Inbox.Fold(slices.Values(place("t", submitted, ask(2))))
 	want := Pending{
-		Call: events.CallKey{Trace: "trace", Turn: "t", Offset: 2}, Seq: 1, Asking: 1, Tool: "charge", ToolVersion: "1",
+		Kind: PendingApproval, Call: events.CallKey{Trace: "trace", Turn: "t", Offset: 2}, Seq: 1, Asking: 1, Tool: "charge", ToolVersion: "1",
 		Principal: events.Principal{ID: "agent"}, Asks: "rm -rf ~ #\x1b[2K", Why: "tier", Hash: "h", Tier: events.Approval,
 		Operation: events.Operation{Class: events.OpExecute}, Policy: "v7", At: noon.Add(1e6), Expires: noon.Add(-1),
 	}

@@ -151,6 +151,17 @@ func textsOf(e events.Event, add func(string)) {
 		if v.Args != nil {
 			add(v.Args.Text)
 		}
+	case *events.InputRequested:
+		for _, r := range v.Requests {
+			add(r.Message)
+			add(r.URL)
+			add(string(r.Schema))
+		}
+	case *events.InputGiven:
+		add(v.Note)
+		for _, a := range v.Answers {
+			add(string(a.Content))
+		}
 	case *events.CancelRequested:
 		add(v.Reason)
 	case *events.Retrying:
