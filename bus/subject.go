@@ -17,7 +17,14 @@ const (
 	TimerPrefix = "sluice.timer." // <id>
 	AskPrefix   = "sluice.ask."   // <boot>
 	DoorPrefix  = "sluice.api."   // <user>.<verb>
-	InboxPrefix = "_INBOX."       // <user>. or NodeInbox, and what the client puts behind it: where answers are heard
+
+	ToolPrefix   = "sluice.tool."   // <tool>: offered to workers
+	HerePrefix   = "sluice.here."   // <tool>.<user>.<instance>: workers that announce themselves
+	WorkerPrefix = "sluice.worker." // <user>.<instance>: what a worker is told
+	AllWorkers   = "sluice.workers" // what all of them are told
+	AnswerPrefix = "sluice.answer." // <boot>.<job>.<place>: what workers answer
+
+	InboxPrefix = "_INBOX." // <user>. or NodeInbox, and what the client puts behind it: where answers are heard
 )
 
 // NodeInbox is the prefix of the subjects on which nodes hear answers. No user's

@@ -48,6 +48,8 @@ type Bus struct {
 	kv     map[string]jetstream.KeyValue
 	cells  map[string]jetstream.Stream // behind kv
 
+	bench bench // to workers
+
 	missed atomic.Uint64 // live events that listeners here were too slow for
 	ctx    context.Context
 	stop   context.CancelFunc
@@ -182,6 +184,7 @@ func (b *Bus) Close() error {
 				closeLink(l)
 			}
 		}
+		b.bench.close()
 		b.wg.Wait()
 	})
 	return nil

@@ -20,6 +20,9 @@ func PermissionsOf(u User) Permissions {
 	if u.Node {
 		return nodePermissions()
 	}
+	if len(u.Tools) > 0 {
+		return workerPermissions(u)
+	}
 	p := Permissions{
 		Publish:   []string{bus.DoorSubject(u.Name, "*")},
 		Subscribe: []string{bus.InboxOf(u.Name) + ">"},
@@ -33,6 +36,22 @@ func PermissionsOf(u User) Permissions {
 	return p
 }
 
+// workerPermissions are those of who serves tools: to hear what is offered of them, in the
+// queue group of all workers alone, and what it is told itself; to announce them in its own
+// name; to answer. Where a job is answered is random, and only who was told knows it.
+func workerPermissions(u User) Permissions {
+	own := bus.Token(u.Name) + ".*"
+	p := Permissions{
+		Publish:   []string{bus.AnswerPrefix + "*.*.*"},
+		Subscribe: []string{bus.WorkerPrefix + own, bus.AllWorkers},
+	}
+	for _, tool := range u.Tools {
+		p.Publish = append(p.Publish, bus.HerePrefix+tool+"."+own)
+		p.Subscribe = append(p.Subscribe, bus.ToolSubject(tool)+" "+bus.WorkerQueue)
+	}
+	return p
+}
+
 // nodePermissions are those of a node, of the verbs that open the log, and of
 // sluice-replay. A test has the promises of the bus kept with exactly these, and sees
 // that each was needed.
@@ -42,6 +61,7 @@ func nodePermissions() Permissions {
 		Publish: []string{
 			bus.EventPrefix + "*.*", bus.QueuePrefix + "*", bus.WakePrefix + "*.*", bus.TimerPrefix + "*",
 			bus.LivePrefix + "*.*.*.*.*", bus.AskPrefix + "*", bus.InboxPrefix + ">",
+			bus.ToolPrefix + "*", bus.WorkerPrefix + "*.*", bus.AllWorkers,
 			chunkPrefix + "*", metaPrefix + "*",
 			"$JS.ACK." + StreamTurns + ".>",
 			api + "INFO",
@@ -54,6 +74,7 @@ func nodePermissions() Permissions {
 		},
 		Subscribe: []string{
 			bus.NodeInbox + ".>", bus.AskPrefix + "*", bus.LivePrefix + ">", bus.DoorPrefix + "*.*",
+			bus.HerePrefix + "*.*.*", bus.AnswerPrefix + "*.*.*",
 			"$SRV.PING", "$SRV.PING.>", "$SRV.INFO", "$SRV.INFO.>", "$SRV.STATS", "$SRV.STATS.>",
 		},
 	}

@@ -3,6 +3,8 @@ package jetlog_test
 import (
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/bustest"
 	"github.com/sluice-run/sluice/bus/jetlog"
@@ -10,7 +12,7 @@ import (
 
 // embedded is a bus whose Close closes its server too.
 type embedded struct {
-	*jetlog.Bus
+	benched
 	srv *jetlog.Server
 }
 
@@ -24,13 +26,16 @@ func (e embedded) Close() error {
 
 func TestSuiteEmbedded(t *testing.T) {
 	bustest.Run(t, func(t *testing.T) bus.Bus {
-		b, srv, err := jetlog.OpenEmbedded(t.Context(), jetlog.ServerConfig{Dir: t.TempDir()}, jetlog.Config{AckWait: suiteAckWait})
+		b, srv, err := jetlog.OpenEmbedded(t.Context(), jetlog.ServerConfig{Dir: t.TempDir(), Port: -1, Token: "pw"}, jetlog.Config{AckWait: suiteAckWait})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if mode := b.Barrier().Mode(); mode != jetlog.SyncBarrier {
 			t.Errorf("the mode is %s", mode)
 		}
-		return embedded{b, srv}
+		dial := func(name string) (*nats.Conn, error) {
+			return nats.Connect(srv.URL(), append(jetlog.Options(name, nil), nats.Token("pw"))...)
+		}
+		return embedded{benched{b, dial}, srv}
 	})
 }

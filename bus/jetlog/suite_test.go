@@ -22,13 +22,13 @@ const suiteAckWait = time.Second
 func TestSuiteAlone(t *testing.T) {
 	t.Parallel()
 	log := newSpy()
-	srv := jettest.StartWith(t, server.Options{JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{nodeUser(), rootUser()}})
+	srv := jettest.StartWith(t, server.Options{JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{nodeUser(), rootUser(), workerUser()}})
 	srv.NATS().SetLoggerV2(log, false, true, false)
 	inProcess := func(name string, o ...nats.Option) (*nats.Conn, error) {
 		return nats.Connect("", append(append(jetlog.Options(name, nil), nats.InProcessServer(srv.NATS())), o...)...)
 	}
 	node := as(inProcess, "node")
-	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, node, 1) })
+	bustest.Run(t, func(t *testing.T) bus.Bus { return withSeats(t, node, as(inProcess, bustest.WorkerUser), 1) })
 	further(t, srv.URL(), node, as(inProcess, "root"))
 	log.check(t, jetlog.PermissionsOf(jetlog.User{Name: "node", Node: true}), alone)
 }
@@ -38,17 +38,18 @@ func TestSuiteCluster(t *testing.T) {
 	t.Parallel()
 	log := newSpy()
 	ann := &server.User{Username: "ann", Password: "pw", Permissions: permissionsOf(jetlog.User{Name: "ann"})}
-	c := jettest.StartClusterWith(t, server.Options{Users: []*server.User{nodeUser(), rootUser(), ann}})
+	c := jettest.StartClusterWith(t, server.Options{Users: []*server.User{nodeUser(), rootUser(), ann, workerUser()}})
 	for _, n := range c.Nodes {
 		n.NATS().SetLoggerV2(log, false, true, false)
 	}
-	dial := as(func(name string, o ...nats.Option) (*nats.Conn, error) {
+	anybody := func(name string, o ...nats.Option) (*nats.Conn, error) {
 		return nats.Connect(c.URL(), append(jetlog.Options(name, nil), o...)...)
-	}, "node")
+	}
+	dial := as(anybody, "node")
 	if err := openOn(t, dial, 1).Close(); err != nil {
 		t.Fatal(err)
 	}
-	bustest.Run(t, func(t *testing.T) bus.Bus { return openOn(t, dial, 3) })
+	bustest.Run(t, func(t *testing.T) bus.Bus { return withSeats(t, dial, as(anybody, bustest.WorkerUser), 3) })
 	acrossServers(t, c, dial)
 	p := jetlog.PermissionsOf(jetlog.User{Name: "node", Node: true})
 	p.Subscribe = nil

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"github.com/sluice-run/sluice/bus"
 )
 
 // User is somebody who may connect to a server. Exactly one of Password and NKey is
@@ -25,6 +27,9 @@ type User struct {
 	Node bool
 	// Watch is for who may hear the live events of everybody.
 	Watch bool
+	// Tools are those that a worker may serve; it may do nothing else, and no door is its.
+	// nil: the user is no worker.
+	Tools []string
 }
 
 // maxUserName is the size in bytes of the longest name.
@@ -43,9 +48,21 @@ func (u User) check() error {
 		return fmt.Errorf("user %q: the password is no bcrypt hash; sluice-node nats user makes one", u.Name)
 	case u.NKey != "" && !nkeys.IsValidPublicUserKey(u.NKey):
 		return fmt.Errorf("user %q: the nkey is no public key of a user, which begins with U; the seed, which begins with S, is the user's secret", u.Name)
+	case len(u.Tools) > 0 && (u.Node || u.Watch):
+		return fmt.Errorf("user %q: a worker is nothing else: give the node, or who watches, a user of its own", u.Name)
+	case len(u.Tools) > maxWorkerTools:
+		return fmt.Errorf("user %q: %d tools, at most %d", u.Name, len(u.Tools), maxWorkerTools)
+	}
+	for _, name := range u.Tools {
+		if !bus.WorkerTool(name) {
+			return fmt.Errorf("user %q: no worker's tool can be called %.80q: 1 to %d of A-Za-z0-9_-, beginning with a letter or a digit, without __", u.Name, name, bus.MaxToolName)
+		}
 	}
 	return nil
 }
+
+// maxWorkerTools is how many tools one worker may serve.
+const maxWorkerTools = 256
 
 // CheckUsers returns nil for users that a server can tell apart, and let in.
 func CheckUsers(users []User) error {

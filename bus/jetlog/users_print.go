@@ -70,6 +70,8 @@ func (u User) about() string {
 	switch {
 	case u.Node:
 		what = "runs turns"
+	case len(u.Tools) > 0:
+		what = "serves tools"
 	case u.Watch:
 		what = "asks at the door, and hears live events"
 	}

@@ -89,6 +89,7 @@ type Log struct {
 	ears    map[*ear]struct{}
 	desks   map[string]*desk // who answers, by boot id
 	doors   []*door          // who answers requests of users; the next one first
+	lines   []*line          // workers, and who hears them; of those that share, the next one first
 }
 
 // span is where a generation begins.
