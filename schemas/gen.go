@@ -16,7 +16,8 @@ import (
 
 //go:generate go test . -run TestFilesAreGenerated -rewrite
 
-// Files are the schemas: <kind>.json, commit.json and cloudevent.json.
+// Files are the schemas: <kind>.json, commit.json and cloudevent.json. openapi.json
+// describes HTTP, and is made in package gateway from the types of its handlers.
 //
 //go:embed *.json
 var Files embed.FS

@@ -50,7 +50,7 @@ func TestFilesAreGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range there {
-		if files[name] == nil {
+		if files[name] == nil && name != "openapi.json" { // the HTTP door's, made and compared in package gateway
 			t.Errorf("%s belongs to no kind", name)
 		}
 	}
@@ -221,7 +221,7 @@ func compareKeys(t *testing.T, what string, wire, properties map[string]any) {
 
 func TestFilesAreEmbedded(t *testing.T) {
 	names, err := fs.Glob(Files, "*.json")
-	if err != nil || len(names) != len(events.Kinds)+2 || !slices.Contains(names, "commit.json") {
+	if err != nil || len(names) != len(events.Kinds)+3 || !slices.Contains(names, "commit.json") {
 		t.Error(strings.Join(names, " "), err)
 	}
 }
