@@ -85,7 +85,7 @@ func chatStream(step Step, n int) []event {
 
 // responses is OpenAI's Responses API.
 var responses = api{
-	path: "/v1/responses", format: codec.Format("responses"),
+	path: "/v1/responses", format: codec.Responses,
 	conversation: func(body map[string]json.RawMessage) ([]json.RawMessage, int, error) {
 		var text string
 		if json.Unmarshal(body["input"], &text) == nil {

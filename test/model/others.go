@@ -90,7 +90,7 @@ func anthropicStream(step Step, n int) []event {
 
 // gemini is the Gemini API's generateContent.
 var gemini = api{
-	format: codec.Format("gemini"),
+	format: codec.Gemini,
 	conversation: func(body map[string]json.RawMessage) ([]json.RawMessage, int, error) {
 		contents, err := list(body, "contents")
 		return contents, counted(contents, "model"), err
