@@ -116,10 +116,28 @@ func (d *Desk) Decide(ctx context.Context, id ApprovalID, a Decision) (Decided, 
 		cmd.Args, cmd.Secrets = &args, refs
 	}
 	t, err := d.act(ctx, id.Call.TurnKey(), cmd)
-	if err != nil {
+	if err != nil && !saidBefore(t, id, by, cmd, err) {
 		return Decided{}, err
 	}
 	return decided(t, id, by), nil
+}
+
+// saidBefore says whether a yes that comes too late is one that the same person has given
+// already, to the same asking and for the same arguments: whoever did not hear the answer
+// says it again, and the call may have run meanwhile.
+func saidBefore(t lifecycle.Turn, id ApprovalID, by events.Principal, cmd lifecycle.Approve, err error) bool {
+	c := t.Call(id.Call.Offset)
+	if c == nil || c.Approved == nil || c.Asked == nil || !errors.Is(err, lifecycle.ErrEnded) {
+		return false
+	}
+	a := c.Approved
+	hash := cmd.Hash
+	if cmd.Args != nil {
+		hash = cmd.Args.Hash
+	}
+	scope := cmp.Or(cmd.Scope, events.ScopeCall) == cmp.Or(a.Scope, events.ScopeCall)
+	return a.By.ID == by.ID && a.By.Kind == by.Kind && scope && (id.Asking == 0 || id.Asking == c.Asked.Number()) &&
+		(hash == "" || hash == a.Hash || cmd.Args == nil && hash == c.Asked.Hash)
 }
 
 // passable refuses changed arguments that would only end the call, as far as the node

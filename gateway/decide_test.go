@@ -117,3 +117,40 @@ func TestLargeArgumentsHaveAPage(t *testing.T) {
 		t.Errorf("the end is not shown, %v", err)
 	}
 }
+
+// TestYesAgainAfterTheEnd: who did not hear that a yes was taken says it again, and the call
+// may have run meanwhile. Anybody else, and another yes, comes too late.
+func TestYesAgainAfterTheEnd(t *testing.T) {
+	d, log := newDesk(t)
+	_, err := d.Submit(within(t), key1, echo(`{"v":1}`))
+	must(t, err)
+	o := newOwner(t, log.View("node"))
+	o.take()
+	o.judge(0, events.Approval)
+	asked := o.v.Turn.Calls[0].Asked.Hash
+	ann := events.Principal{ID: "ann", Kind: "person"}
+	id := ApprovalID{Call: key1.Call(0), Asking: 1}
+	first, err := d.Decide(within(t), id, Decision{Yes: true, By: ann, Hash: asked, Note: "fine"})
+	must(t, err)
+	o.load(key1)
+	o.start(0)
+	o.settle(0, "done")
+	for _, again := range []Decision{{Yes: true, By: ann, Hash: asked, Note: "fine"}, {Yes: true, By: ann}, {Yes: true, By: ann, Scope: events.ScopeCall}} {
+		if got, err := d.Decide(within(t), id, again); err != nil || got.Status != DecidedApproved || got.At != first.At || got.Hash != first.Hash {
+			t.Errorf("%+v: %+v, %v", again, got, err)
+		}
+	}
+	other := `{"v":2}`
+	for name, late := range map[string]Decision{
+		"another person": {Yes: true, By: events.Principal{ID: "bob", Kind: "person"}}, "a service of that name": {Yes: true, By: events.Principal{ID: "ann", Kind: "service"}},
+		"for more": {Yes: true, By: ann, Scope: events.ScopeSession}, "to other arguments": {Yes: true, By: ann, Hash: "sha256:00"},
+		"with other arguments": {Yes: true, By: ann, Args: &other}, "a no": {By: ann},
+	} {
+		if got, err := d.Decide(within(t), id, late); !errors.Is(err, lifecycle.ErrEnded) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	if _, err := d.Decide(within(t), ApprovalID{Call: key1.Call(0), Asking: 2}, Decision{Yes: true, By: ann}); err == nil {
+		t.Error("a yes to an asking that never was")
+	}
+}

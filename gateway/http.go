@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/keys"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -45,6 +46,7 @@ type APIConfig struct {
 	Metrics *Metrics                        // nil: /metrics is not found
 	Store   *readstore.Store                // for searches; nil: there is none, and approvals are folded from the log
 	Breaker lifecycle.BreakerConfig         // the node's numbers, by which circuits are shown
+	Workers func() bus.WorkerTools          // who serves tools over NATS; nil: they are not heard
 	Policy  PolicyKeeper                    // the policy of the node behind it; nil: there is none to show
 	MCP     http.Handler                    // speaks the Model Context Protocol at /mcp: see CallerOf; nil: nobody does
 	Hosts   []string                        // names this node answers to, besides loopback's
@@ -74,6 +76,7 @@ type API struct {
 	metrics *Metrics
 	store   *readstore.Store
 	breaker lifecycle.BreakerConfig
+	workers func() bus.WorkerTools
 	policy  PolicyKeeper
 	mcp     http.Handler
 	hosts   []string
@@ -98,7 +101,7 @@ type API struct {
 func NewAPI(c APIConfig) *API {
 	l := c.Limits.filled()
 	a := &API{
-		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, breaker: c.Breaker, policy: c.Policy, mcp: c.MCP,
+		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, breaker: c.Breaker, policy: c.Policy, mcp: c.MCP, workers: c.Workers,
 		hosts: c.Hosts, ping: c.Ping, log: c.Log, closing: make(chan struct{}),
 		keys: c.Keys, known: c.Known, open: map[string]bool{healthRoute: true}, tls: c.TLS, now: c.Now, limits: l,
 		places: make(chan struct{}, l.Requests), streams: make(chan struct{}, l.Streams), bodies: newBodies(),

@@ -120,7 +120,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	_, table, _ := strings.Cut(page, "\n| metric |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	names := make(map[string]bool)
-	for _, pattern := range []string{"*.go", "../actors/*.go", "../cmd/node/*.go"} {
+	for _, pattern := range []string{"*.go", "otlp/*.go", "../actors/*.go", "../cmd/node/*.go"} {
 		for _, text := range sources(t, pattern) {
 			for _, m := range append(metricName.FindAllStringSubmatch(text, -1), counted.FindAllStringSubmatch(text, -1)...) {
 				names[m[1]] = true

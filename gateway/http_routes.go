@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/sluice-run/sluice/policy/access"
 )
@@ -46,6 +47,7 @@ func (a *API) routes() []route {
 		{"GET /v1/readstore", access.Watch, "", a.getStore},
 		{"POST /v1/readstore/rebuild", access.Operate, "", a.rebuildStore},
 		{"GET /v1/nodes", access.Watch, "turns log", a.getNodes},
+		{"GET /v1/workers", access.Watch, "", a.getWorkers},
 		{"GET /v1/breakers", access.Watch, "", a.getBreakers},
 		{"GET /v1/breakers/{tool}", access.Watch, "", a.getBreaker},
 		{"POST /v1/breakers/{tool}/reset", access.Operate, "", a.resetBreaker},
@@ -177,9 +179,9 @@ func (a *API) counted(mux *http.ServeMux, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := mux.Handler(r)
-		c := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		c, began := &statusWriter{ResponseWriter: w, status: http.StatusOK}, time.Now()
 		next.ServeHTTP(c, r)
-		a.metrics.request(pattern, c.status)
+		a.metrics.request(pattern, c.status, time.Since(began))
 	})
 }
 

@@ -111,7 +111,7 @@ func TestHTTPSubmitAndRead(t *testing.T) {
 	}
 	d.want(200, `"tool_use_id":"call_a"`, "GET", "/v1/turns/tr/tu/messages?format=anthropic", "")
 	d.want(200, `"type":"run.sluice.turn_submitted.v1"`, "GET", "/v1/turns/tr/tu/events", "")
-	d.want(400, `"next":"use one of [openai responses anthropic gemini json]"`, "GET", "/v1/turns/tr/tu/messages?format=klingon", "")
+	d.want(400, `"next":"use one of [openai responses anthropic gemini aisdk json]"`, "GET", "/v1/turns/tr/tu/messages?format=klingon", "")
 }
 
 func TestHTTPWait(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
-	"github.com/sluice-run/sluice/projections/readstore"
 )
 
 // MetricsConfig says what is measured. Zero fields leave their part out.
@@ -24,7 +23,12 @@ type MetricsConfig struct {
 	Breakers func() (map[string]string, error)
 	// Running says how many turns are in memory, and how many attempts run.
 	Running func() (turns, attempts int)
-	Sync    string // the durability in force
+	// Tier is a registered tool's tier. It must be quick.
+	Tier func(tool string) events.Tier
+	// Look looks at the cluster at each scrape. It must answer within a second or so.
+	Look    func() (Outlook, error)
+	Now     func() time.Time // for ages; nil means time.Now
+	Sync    string           // the durability in force
 	Version string
 }
 
@@ -35,7 +39,13 @@ type Metrics struct {
 	registry *prometheus.Registry
 	events   *prometheus.CounterVec
 	ended    *prometheus.CounterVec
+	attempts *prometheus.CounterVec
+	denied   *prometheus.CounterVec
+	claimed  *prometheus.CounterVec
 	stages   *prometheus.HistogramVec
+	appends  *prometheus.HistogramVec
+	barrier  prometheus.Histogram
+	took     *prometheus.HistogramVec
 	node     *prometheus.CounterVec
 	requests *prometheus.CounterVec
 	refused  *prometheus.CounterVec
@@ -48,14 +58,22 @@ func NewMetrics(c MetricsConfig) *Metrics {
 	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
+	seconds := func(name, help string, from float64, n int, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(from, 4, n)}, labels)
+	}
 	m := &Metrics{
 		conf: c, registry: prometheus.NewRegistry(),
-		events: vec("sluice_events_total", "Events that this node has appended, by kind.", "kind"),
-		ended:  vec("sluice_calls_ended_total", "Calls that have ended on this node, by tool and kind of their terminal.", "tool", "kind"),
-		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sluice_stage_seconds", Help: "How long calls that have ended spent in each stage.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 12),
-		}, []string{"stage"}),
+		events:   vec("sluice_events_total", "Events that this node has appended, by kind.", "kind"),
+		ended:    vec("sluice_calls_ended_total", "Calls that have ended on this node, by tool and kind of their terminal.", "tool", "kind"),
+		attempts: vec("sluice_attempts_ended_total", "Attempts that this node has ended, by tool, tier and how.", "tool", "tier", "outcome"),
+		denied:   vec("sluice_calls_denied_total", "Calls that were denied on this node, by gate and code.", "gate", "code"),
+		claimed:  vec("sluice_turns_claimed_total", "Turns that this node has claimed, by why.", "why"),
+		stages:   seconds("sluice_stage_seconds", "How long calls that have ended spent in each stage.", 0.0001, 12, "stage"),
+		appends:  seconds("sluice_append_seconds", "How long appends to the log took, by how they ended.", 0.00005, 10, "outcome"),
+		took:     seconds("sluice_http_request_seconds", "How long requests over HTTP took, waits for turns included.", 0.0005, 10, "route"),
+		barrier: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "sluice_barrier_seconds", Help: "How long was waited for the barrier.", Buckets: prometheus.ExponentialBuckets(0.00005, 4, 10),
+		}),
 		node:     vec("sluice_node_total", "What else this node has counted.", "what"),
 		requests: vec("sluice_http_requests_total", "Requests over HTTP, by route and status.", "route", "status"),
 		refused:  vec("sluice_http_refused_total", "Requests over HTTP that came no further than the door, by reason.", "why"),
@@ -63,6 +81,7 @@ func NewMetrics(c MetricsConfig) *Metrics {
 		gaps:     prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_http_event_gaps_total", Help: "Gaps that were announced to readers who were too slow."}),
 	}
 	m.registry.MustRegister(m.events, m.ended, m.stages, m.node, m.requests, m.refused, m.streams, m.gaps, breakers{c},
+		m.attempts, m.denied, m.claimed, m.appends, m.took, m.barrier, outlooks{c},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_info", Help: "What this node is."}, []string{"version", "sync"})
 	info.WithLabelValues(c.Version, c.Sync).Set(1)
@@ -95,6 +114,7 @@ func (m *Metrics) Committed(s bus.Stored, tools map[int]string) {
 			kind = "_foreign"
 		}
 		m.events.WithLabelValues(string(kind)).Inc()
+		m.passed(r.Event, tools[r.Call])
 		if !events.IsTerminal(kind) {
 			continue
 		}
@@ -128,8 +148,9 @@ func (m *Metrics) observe(s events.Stages) {
 func (m *Metrics) Count(name string, n int) { m.node.WithLabelValues(name).Add(float64(n)) }
 
 // request counts one request over HTTP.
-func (m *Metrics) request(route string, status int) {
+func (m *Metrics) request(route string, status int, took time.Duration) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	m.took.WithLabelValues(route).Observe(took.Seconds())
 }
 
 // breakers tells the state of the circuits at the time of a scrape.
@@ -153,47 +174,4 @@ func (b breakers) Collect(out chan<- prometheus.Metric) {
 	for tool, state := range states {
 		out <- prometheus.MustNewConstMetric(breakerDesc, prometheus.GaugeValue, 1, tool, state)
 	}
-}
-
-// Store measures a read store, too. It is called once; status is asked at each
-// scrape, and must answer within a second or so.
-func (m *Metrics) Store(status func() (readstore.Status, error)) {
-	m.registry.MustRegister(storeMetrics{status})
-}
-
-// storeMetrics tells how a read store stands at the time of a scrape.
-type storeMetrics struct {
-	status func() (readstore.Status, error)
-}
-
-var (
-	storeCommits = prometheus.NewDesc("sluice_read_store_lag_commits", "Commits of the log that the read store lacks.", nil, nil)
-	storeSeconds = prometheus.NewDesc("sluice_read_store_lag_seconds", "Everything in the log that is older can be found in the read store; 0 where nothing is missing.", nil, nil)
-	storeState   = prometheus.NewDesc("sluice_read_store_state", "What the read store does: 1 for the state that it is in.", []string{"state"}, nil)
-	storeBytes   = prometheus.NewDesc("sluice_read_store_bytes", "Size of the read store's database.", nil, nil)
-	storeErrors  = prometheus.NewDesc("sluice_read_store_errors_total", "How often the read store could not go on.", nil, nil)
-)
-
-// Describe is prometheus.Collector's.
-func (storeMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeCommits, storeSeconds, storeState, storeBytes, storeErrors} {
-		out <- d
-	}
-}
-
-// Collect is prometheus.Collector's.
-func (m storeMetrics) Collect(out chan<- prometheus.Metric) {
-	s, err := m.status()
-	if err != nil {
-		out <- prometheus.NewInvalidMetric(storeCommits, err)
-		return
-	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	gauge(storeCommits, float64(s.Behind))
-	gauge(storeSeconds, float64(s.BehindMS)/1000)
-	gauge(storeBytes, float64(s.Bytes))
-	gauge(storeState, 1, s.State)
-	out <- prometheus.MustNewConstMetric(storeErrors, prometheus.CounterValue, float64(s.Errors))
 }

@@ -424,7 +424,7 @@ var madeProblems = func() map[string]int {
 
 const madeProblemRows = `401 unauthenticated
 403 other-host cross-origin
-404 no-route no-tools no-store no-policy no-mcp
+404 no-route no-tools no-store no-policy no-mcp no-workers
 405 method
 408 stream-silent
 415 media

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/projections"
 	"github.com/sluice-run/sluice/projections/readstore"
 )
@@ -193,6 +194,10 @@ var operations = map[string]described{
 		id: "getNodes", about: "Who is there, and who has what.",
 		answers: []answered{{status: 200, about: "the nodes", of: Crew{}}},
 	},
+	"GET /v1/workers": {
+		id: "getWorkers", about: "Who serves which tool over NATS, and who is refused.", problems: "no-workers",
+		answers: []answered{{status: 200, about: "the tools of workers", of: bus.WorkerTools{}}},
+	},
 	"GET /v1/breakers": {
 		id: "listBreakers", about: "The circuits that are not closed, or have been open or have failures.",
 		answers: []answered{{status: 200, about: "the circuits", of: circuitList{}}},
@@ -211,7 +216,10 @@ var operations = map[string]described{
 	},
 	"GET /v1/tools": {
 		id: "listTools", about: "The tools, without those whose circuit is open: all, or a page, behind which the header Link tells of the next one.", problems: "no-tools",
-		query:   map[string]object{"cursor": text("the name of a tool: the page begins behind it")},
+		query: map[string]object{
+			"cursor": text("the name of a tool: the page begins behind it"),
+			"format": oneOf("which provider's; left out: openai", "openai", "responses", "anthropic", "gemini"),
+		},
 		answers: []answered{{status: 200, about: "the array that the provider's API takes", of: toolArray}, unchangedAnswer},
 	},
 	"GET /v1/events": {

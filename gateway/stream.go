@@ -106,7 +106,8 @@ func (a *API) readStream(w http.ResponseWriter, r *http.Request, in streamIn, se
 	ctx, stop := a.until(r)
 	defer stop()
 	control := http.NewResponseController(w)
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // not every writer has one
+	rest := time.Now().Add(bodyLimit)                    // for what is thrown away of a body that nobody reads on
+	defer func() { _ = control.SetReadDeadline(rest) }() // not every writer has one
 	defer context.AfterFunc(ctx, func() { _ = control.SetReadDeadline(time.Now()) })()
 	last := time.Now().Add(streamLimit)
 	piece := make([]byte, 32<<10)
@@ -121,6 +122,7 @@ func (a *API) readStream(w http.ResponseWriter, r *http.Request, in streamIn, se
 		}
 		n, err := r.Body.Read(piece)
 		if _, err := in.stream.Write(piece[:n]); err != nil {
+			rest = time.Now().Add(bodyLimit)
 			return codec.Message{}, StreamProblem(err)
 		}
 		if err := a.holdStream(ctx, visitOf(r), int64(in.stream.Size())); err != nil {
@@ -133,6 +135,7 @@ func (a *API) readStream(w http.ResponseWriter, r *http.Request, in streamIn, se
 		}
 		switch {
 		case errors.Is(err, io.EOF):
+			rest = time.Time{}
 			m, err := in.stream.End()
 			return m, StreamProblem(err)
 		case ctx.Err() != nil:
@@ -187,8 +190,8 @@ var streamVerdicts = map[codec.Fault]struct{ title, next string }{
 	codec.FaultOrder:     {"An event stands where it cannot", "nothing was submitted: relay the stream from its beginning, each event once and in order"},
 	codec.FaultAfterEnd:  {"Something follows the stream's end", "nothing was submitted: send each stream in a request of its own"},
 	codec.FaultChoices:   {"The stream has several answers", "nothing was submitted: ask the model for one"},
-	codec.FaultMalformed: {"An event is none of this format", "nothing was submitted: relay the bytes as they come from the provider"},
-	codec.FaultFormat:    {"The format is not known", "nothing was submitted: say format=openai, responses, anthropic or gemini, and relay the bytes as they come"},
+	codec.FaultMalformed: {"An event is none of this format", "nothing was submitted: relay the bytes as they come from the provider; a response that did not stream goes to POST /v1/turns"},
+	codec.FaultFormat:    {"The format is not known", "nothing was submitted: say format=openai, responses, anthropic or gemini, and relay the bytes as they come; a response that did not stream goes to POST /v1/turns"},
 	codec.FaultTooLarge:  {"The stream is too large", "nothing was submitted: have the model ask for less at once"},
 }
 

@@ -94,6 +94,9 @@ func (a *API) waitShown(r *http.Request, t Ticket, limit time.Duration, s *strea
 		case e := <-end:
 			return e.v, e.err
 		case <-ping.C:
+			if a.keys != nil && !a.still(r) {
+				return View{}, errNotStill
+			}
 			if err := s.text(": ping\n\n"); err != nil {
 				return View{}, err
 			}

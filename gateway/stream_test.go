@@ -313,6 +313,12 @@ type shownStream struct {
 
 func (d *door) shown(query string, headers ...string) (*shownStream, func()) {
 	d.t.Helper()
+	return d.shownBy(http.DefaultClient, query, headers...)
+}
+
+// shownBy is shown by a client that the door's server knows.
+func (d *door) shownBy(by *http.Client, query string, headers ...string) (*shownStream, func()) {
+	d.t.Helper()
 	in, out := io.Pipe()
 	ctx, cancel := context.WithCancel(within(d.t))
 	req, err := http.NewRequestWithContext(ctx, "POST", d.url+turnsStream+query, in)
@@ -322,7 +328,7 @@ func (d *door) shown(query string, headers ...string) (*shownStream, func()) {
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := by.Do(req)
 	must(d.t, err)
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		d.t.Fatalf("%d %s", resp.StatusCode, resp.Header.Get("Content-Type"))
@@ -379,6 +385,33 @@ func TestStreamPreviews(t *testing.T) {
 	want("answer", `"state":"completed"`)
 	if e := s.next(); e != (sse{}) {
 		t.Errorf("behind the answer: %+v", e)
+	}
+}
+
+// TestStreamPreviewsByHTTP2: there, too, they come before the stream has ended.
+func TestStreamPreviewsByHTTP2(t *testing.T) {
+	d := newDoor(t, nil)
+	server := httptest.NewUnstartedServer(d.api.Handler())
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	d.url = server.URL
+	s, stop := d.shownBy(server.Client(), "?trace=tr&turn=tu")
+	defer stop()
+	_, err := io.WriteString(s.in, sent(chatStream[0]))
+	must(t, err)
+	if e := s.next(); e.kind != "preview" {
+		t.Fatalf("%+v", e)
+	}
+	_, err = io.WriteString(s.in, sent(chatStream[1:]...))
+	must(t, err)
+	must(t, s.in.Close())
+	var kinds []string
+	for e := s.next(); e != (sse{}); e = s.next() {
+		kinds = append(kinds, e.kind)
+	}
+	if n := len(kinds); n < 2 || kinds[n-2] != "submitted" || kinds[n-1] != "answer" {
+		t.Errorf("%v", kinds)
 	}
 }
 
@@ -515,5 +548,52 @@ func TestStreamHoldsOfTheBudget(t *testing.T) {
 	}
 	if got := earlier(time.Unix(2, 0), time.Unix(1, 0)); got.Unix() != 1 {
 		t.Error(got)
+	}
+}
+
+// timedWriter is a writer that notes until when a body may be read.
+type timedWriter struct {
+	*httptest.ResponseRecorder
+	until []time.Duration // from now, when they were set
+}
+
+func (w *timedWriter) SetReadDeadline(t time.Time) error {
+	if !t.IsZero() {
+		w.until = append(w.until, time.Until(t))
+	}
+	return nil
+}
+
+// TestStreamHasTimeOfItsOwn: a model may be silent for long, but once its stream has ended
+// the body must, too.
+func TestStreamHasTimeOfItsOwn(t *testing.T) {
+	desk, _ := newDesk(t)
+	a := NewAPI(APIConfig{Desk: desk})
+	defer a.Close()
+	pieces := []string{sent(chatStream[:2]...), sent(chatStream[2:]...)}
+	in, out := io.Pipe()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		for _, p := range pieces {
+			_, _ = io.WriteString(out, p)
+		}
+		_ = out.Close()
+	})
+	w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
+	r := httptest.NewRequestWithContext(within(t), "POST", "http://localhost"+turnsStream, in)
+	r.Header.Set("Content-Type", "text/event-stream")
+	a.Handler().ServeHTTP(w, r)
+	if w.Code != 202 || len(w.until) < 4 {
+		t.Fatalf("%d %s, %v", w.Code, w.Body, w.until)
+	}
+	for i, d := range w.until[1:] { // the first one is that of every body
+		want := streamSilence
+		if i == len(pieces) {
+			want = streamGrace
+		}
+		if d > want || d < want-time.Minute && want == streamSilence {
+			t.Errorf("piece %d has %v, want %v", i, d, want)
+		}
 	}
 }

@@ -56,10 +56,13 @@ func (a *app) answer() *cobra.Command {
 // answerShown answers exactly what is shown.
 func (a *app) answerShown(ctx context.Context, d approver, id gateway.ApprovalID, w *inputWords) error {
 	page, err := d.Approval(ctx, id)
-	if err != nil && !errors.Is(err, gateway.ErrNoApproval) {
+	switch {
+	case errors.Is(err, gateway.ErrNoApproval):
+		return fmt.Errorf("%s: %w", id.Call, lifecycle.ErrNoInput)
+	case err != nil:
 		return err
 	}
-	if page.ID != "" && id.Asking == 0 {
+	if id.Asking == 0 {
 		id.Asking = page.Asking // BEFORE its tool asks anew: what is shown is what is answered
 	}
 	given := gateway.Answering{By: me(w.by), Note: w.note}
@@ -76,9 +79,7 @@ func (a *app) answerShown(ctx context.Context, d approver, id gateway.ApprovalID
 			Of string `json:"of"`
 		}{out, id.Call.String()})
 	}
-	if page.ID != "" {
-		a.print("%s\n", page.Brief())
-	}
+	a.print("%s\n", page.Brief())
 	word := "answered"
 	if out.Status == gateway.AnsweredAlready {
 		word = "answered already by " + show.Short(out.By.ID, 64) + ", and that stands"

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/sluice-run/sluice/cmd/internal/session"
-	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/projections"
@@ -97,11 +96,7 @@ func (f *inboxFollower) event(ctx context.Context, d *gateway.Desk, e gateway.Fe
 	if f.a.json {
 		return f.a.printJSON(page)
 	}
-	by := "nobody"
-	if page.Decision != nil && page.Decision.By != nil {
-		by = show.Short(page.Decision.By.ID, 64)
-	}
-	f.a.print("%s  %s by %s\n\n", page.ID, page.State, by)
+	f.a.print("%s  %s by %s\n\n", page.ID, page.State, decider(page))
 	return f.a.out.failed()
 }
 

@@ -21,7 +21,9 @@ const (
 type logNames struct{ next slog.Handler }
 
 // Enabled is slog.Handler's.
-func (h logNames) Enabled(ctx context.Context, level slog.Level) bool { return h.next.Enabled(ctx, level) }
+func (h logNames) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
 
 // Handle is slog.Handler's.
 func (h logNames) Handle(ctx context.Context, r slog.Record) error {

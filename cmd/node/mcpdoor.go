@@ -76,6 +76,9 @@ func (s *settings) startMCP(ctx context.Context, n *node, log *slog.Logger) (*mc
 	return d, nil
 }
 
+// formatMCP is the format of /v1/tools that programs ask for which stand before a node.
+const formatMCP = "mcp"
+
 // mcpJSON is the list as a node gives it to programs that stand before it.
 func mcpJSON(list []mcp.Tool) (json.RawMessage, error) { return json.Marshal(list) }
 

@@ -97,6 +97,11 @@ func (s *settings) startStore(ctx context.Context, n *node, log *slog.Logger) *r
 		defer stop()
 		return store.Status(within)
 	})
+	n.metrics.Standing(func() (readstore.Standing, error) {
+		within, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		return store.Standing(within)
+	}, n.ses.Now)
 	return store
 }
 

@@ -73,8 +73,8 @@ func (a *app) root() command.Root {
 			"Settings come from flags, else from SLUICE_… in the environment, else from the file that --config names.\n\n" + exitHelp,
 		Flags: a.set.storeFlags, Complete: a.set.complete, JSON: &a.json,
 		Verbs: []func() *cobra.Command{
-			a.serve, a.through(a.submit, nil), a.through(a.tail, a.throughTail), a.through(a.cancel, a.throughCancel), a.through(a.approve, nil), a.through(a.deny, nil), a.through(a.answer, nil),
-			a.through(a.resolve, a.throughResolve), a.compensate, a.through(a.inbox, a.throughInbox), a.whoami, a.nodes, a.breaker, a.readstore, a.tools, a.mcpservers,
+			a.serve, a.mcp, a.through(a.submit, nil), a.through(a.tail, a.throughTail), a.through(a.cancel, a.throughCancel), a.through(a.approve, nil), a.through(a.deny, nil), a.through(a.answer, nil),
+			a.through(a.resolve, a.throughResolve), a.through(a.compensate, a.throughCompensate), a.through(a.inbox, a.throughInbox), a.whoami, a.nodes, a.workers, a.breaker, a.readstore, a.tools, a.mcpservers,
 			a.explain, a.policy, a.secretVerbs, a.token, a.nats, a.demo, a.doctor, a.config, a.version,
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
@@ -115,9 +116,11 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		Known:    func(tool string) bool { _, ok := registry.Lookup(tool); return ok },
 		Breakers: func() (map[string]string, error) { return n.circuits(s.breaker()) },
 		Running:  func() (int, int) { return n.actors.Running() },
-		Sync:     ses.Bus.Barrier().Mode(), Version: command.Version(),
+		Look:     func() (gateway.Outlook, error) { return outlook(ses.Bus, s.placements) }, Now: ses.Now,
+		Tier: func(tool string) events.Tier { t, _ := registry.Lookup(tool); return t.Tier },
+		Sync: ses.Bus.Barrier().Mode(), Version: command.Version(),
 	})
-	seen.Observer = n.metrics
+	seen.Observer, kept = n.metrics, n.metrics.Around(kept)
 	n.actors, err = actors.New(actors.Config{
 		Bus: kept, Registry: registry, Authorizer: judge, Boot: n.boot, Name: s.nodeName(), Version: command.Version(), Workspace: workspace,
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
@@ -165,6 +168,14 @@ func (n *node) stop(ctx context.Context) error {
 	n.forgoWorkers()
 	n.desk.Stop()
 	return err
+}
+
+// workers shows who serves tools over NATS; nil where they are not heard.
+func (n *node) workers() func() bus.WorkerTools {
+	if n.remote == nil {
+		return nil
+	}
+	return n.remote.View
 }
 
 // forgoWorkers ends what is said to workers: BEHIND the last attempt.

@@ -102,19 +102,7 @@ type serving struct {
 
 // startServing opens the log, starts a node and opens the door, which may be nil.
 func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logger) (*serving, error) {
-	if _, err := s.directory(); err != nil {
-		return nil, err // before a data directory is made
-	}
-	if _, err := s.contained(ctx); err != nil {
-		return nil, err
-	}
-	if _, err := newJudge(s.policy); err != nil {
-		return nil, err
-	}
-	if _, err := s.mcpServers(slog.New(slog.DiscardHandler)); err != nil {
-		return nil, err
-	}
-	if _, err := s.remote.trust(); err != nil {
+	if err := s.loads(ctx); err != nil {
 		return nil, err
 	}
 	users, err := s.roll()
@@ -123,9 +111,6 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	}
 	hook, err := s.webhook()
 	if err != nil {
-		return nil, err
-	}
-	if _, err := s.mcpConfig(nil); err != nil {
 		return nil, err
 	}
 	spans, err := s.spans.config()
@@ -165,24 +150,48 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	if d != nil {
 		out.door, out.address = d, d.address()
 		api := d.into(gateway.APIConfig{
-			Desk: n.desk, MCP: out.mcpHandler(), Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
+			Desk: n.desk, MCP: out.mcpHandler(), Workers: n.workers(), Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
 		})
 		go func() { out.ended <- api.Serve(own, d, s.drain) }()
-	}
-	if d != nil && (s.entry.auth != "" || s.entry.cert != "") {
-		out.heedDoor(own)
 	}
 	if users != nil {
 		out.serveNATS(own, users)
 	}
-	if s.servers.file != "" {
-		out.heedServers(own)
-	}
 	out.startWebhook(own, hook)
-	if s.policy != "" {
-		out.heed(own) // BEFORE anybody is told that the node has a policy to read anew
-	}
+	out.heedFiles(own) // BEFORE anybody is told that the node has a policy to read anew
 	return out, out.announce()
+}
+
+// loads says what is wrong with the files and folders that a node works with, BEFORE a
+// data directory is made.
+func (s *settings) loads(ctx context.Context) error {
+	_, err := s.directory()
+	for _, load := range []func() error{
+		func() error { _, err := s.contained(ctx); return err },
+		func() error { _, err := newJudge(s.policy); return err },
+		func() error { _, err := s.mcpServers(slog.New(slog.DiscardHandler)); return err },
+		func() error { _, err := s.remote.trust(); return err },
+		func() error { _, err := s.mcpConfig(nil); return err },
+	} {
+		if err == nil {
+			err = load()
+		}
+	}
+	return err
+}
+
+// heedFiles reads what the settings name anew whenever the process gets SIGHUP, until ctx
+// ends.
+func (s *serving) heedFiles(ctx context.Context) {
+	if s.door != nil && (s.set.entry.auth != "" || s.set.entry.cert != "") {
+		s.heedDoor(ctx)
+	}
+	if s.set.servers.file != "" {
+		s.heedServers(ctx)
+	}
+	if s.set.policy != "" {
+		s.heed(ctx)
+	}
 }
 
 // ready is why no turn would be run here now.

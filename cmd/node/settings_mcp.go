@@ -42,6 +42,11 @@ func (s *settings) mcpServers(log *slog.Logger) ([]mcp.Server, error) {
 	if err != nil {
 		return nil, exit.Misused(fmt.Errorf("--mcp-servers %s: %w", s.servers.file, err), next)
 	}
+	for _, one := range list {
+		if one.Open && s.box.require {
+			return nil, exit.Misused(fmt.Errorf("--mcp-servers %s: server %s is not contained, and --require-sandbox is given", s.servers.file, one.Name), "take sandbox.off out of its entry")
+		}
+	}
 	for _, note := range notes {
 		log.Warn("of the file of MCP servers", "note", note)
 	}

@@ -72,7 +72,7 @@ func (s *settings) mcpConfig(allow func(principal string) []string) (mcp.Config,
 		linger = -1
 	}
 	return mcp.Config{
-		Tools: m.tools, Allow: allow, Inbox: m.inbox, Patience: m.patience, Linger: linger,
+		Tools: m.tools, Allow: allow, Inbox: m.inbox, Fixtures: s.fixtures, Patience: m.patience, Linger: linger,
 		Approver: func(asker events.Principal) string { return persons[asker.ID] },
 	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/gateway/codec"
 )
@@ -103,6 +104,6 @@ func (a *app) saidNothing(sub *submission) error {
 	if a.json {
 		return a.printJSON(map[string]string{"state": "nothing", "stop": sub.stop})
 	}
-	a.note("%s: the model asked for no call (%s): nothing was submitted", name, sub.stop)
+	a.note("%s: the model asked for no call (%s): nothing was submitted", name, show.Short(sub.stop, 64))
 	return a.out.failed()
 }

@@ -191,8 +191,8 @@ func (d *door) Decide(ctx context.Context, id gateway.ApprovalID, a gateway.Deci
 
 // throughInbox lists what waits.
 func (a *app) throughInbox(ctx context.Context, d *door, cmd *cobra.Command, _ []string) error {
-	if f := cmd.Flags().Lookup("follow"); f != nil && f.Changed {
-		return exit.Misused(errors.New("--follow with --as: the door answers, and tells nothing by itself"), "leave one of them out")
+	if f := cmd.Flags().Lookup("follow"); f != nil && f.Value.String() == "true" {
+		return a.throughFollow(ctx, d)
 	}
 	list, err := d.Approvals(ctx)
 	if err != nil {

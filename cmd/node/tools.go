@@ -125,8 +125,10 @@ func toolList(r *tools.Registry, open map[string]bool, format string) (json.RawM
 		return tools.Anthropic(list)
 	case codec.Gemini:
 		return tools.Gemini(list)
+	case formatMCP:
+		return mcpJSON(mcpTools(list, nil))
 	}
-	return nil, gateway.BadRequest(fmt.Sprintf("format %q", format), "use openai, responses, anthropic or gemini")
+	return nil, gateway.BadRequest(fmt.Sprintf("format %q", format), "use openai, responses, anthropic, gemini or mcp")
 }
 
 // tools is the verb that prints the tool list.

@@ -63,6 +63,34 @@ func ExampleRender() {
 	// {"role":"user","content":[{"type":"tool_result","tool_use_id":"call_1","content":"{\"status\":\"success\",\"text\":\"hello\"}"},{"type":"tool_result","tool_use_id":"call_2","content":"{\"status\":\"denied\",\"error\":{\"code\":\"UNKNOWN_TOOL\",\"message\":\"There is no tool rm.\"}}","is_error":true}]}
 }
 
+// What one provider's model has asked for, as another one's conversation.
+func ExampleConversation() {
+	m, err := codec.Decode(codec.Gemini, []byte(`{"candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [
+		{"functionCall": {"name": "echo", "args": {"v": 1}}, "thoughtSignature": "c2lnbmVk"}
+	]}}]}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	answer := lifecycle.AnswerOf(0, m.Calls[0], &events.Completed{Outcome: events.Outcome{Result: events.Result{Text: events.Body{Text: "hello"}}}})
+	turns := []codec.Turn{{Calls: m.Calls, Answers: []events.Answer{answer}}}
+	for _, f := range []codec.Format{codec.Gemini, codec.Responses} {
+		messages, err := codec.Conversation(f, turns, 0)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, m := range messages {
+			fmt.Println(string(m))
+		}
+	}
+	// Output:
+	// {"role":"model","parts":[{"functionCall":{"name":"echo","args":{"v":1}},"thoughtSignature":"c2lnbmVk"}]}
+	// {"role":"user","parts":[{"functionResponse":{"name":"echo","response":{"output":"{\"status\":\"success\",\"text\":\"hello\"}"}}}]}
+	// {"type":"function_call","call_id":"call_0","name":"echo","arguments":"{\"v\": 1}"}
+	// {"type":"function_call_output","call_id":"call_0","output":"{\"status\":\"success\",\"text\":\"hello\"}"}
+}
+
 // A recorded conversation becomes turns with answers.
 func ExampleTranscripts() {
 	file := strings.NewReader(`{"messages": [

@@ -26,6 +26,7 @@ func FuzzDecodeMessage(f *testing.F) {
 		`{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[{"type":"function_call","call_id":"` + strings.Repeat("c", 200) + `","name":"a:b","arguments":"{"}]}`,
 		`{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"t","args":{"v":9007199254740993}},"thoughtSignature":"eA=="},{"function_call":{"id":"a","name":"` + strings.Repeat("n", 90) + `"}}]},"finishReason":"STOP"}]}`,
 		`[{"functionCall":{"id":"a","name":"1.x","args":{}},"thought_signature":"skip_thought_signature_validator"},{"name":"t","id":"a"}]`,
+		`{"role":"assistant","content":[{"type":"reasoning","text":"x"},{"type":"tool-call","toolCallId":"a","toolName":"t","input":"{\"v\":1}","providerOptions":{}},{"type":"tool-call","toolCallId":"a","toolName":"1","input":{}}]}`,
 		`[{"type":"thinking","thinking":"x","signature":"s"},{"type":"tool_use","id":"a","name":"t","input":{},"caller":{"type":"direct"}}]`,
 		`{"role":"assistant","reasoning_content":"x","tool_calls":[{"id":"a","function":{"name":"t","arguments":"{}"},"extra_content":{"google":{}}}]}`,
 	} {
@@ -107,6 +108,7 @@ func FuzzTranscript(f *testing.F) {
 	f.Add([]byte(`{"messages":{}}`))
 	f.Add([]byte(responsesTranscript))
 	f.Add([]byte(geminiTranscript))
+	f.Add([]byte(aiSDKTranscript))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		rec, err := Transcript(doc)
 		if err != nil {

@@ -62,7 +62,7 @@ func sniffList(all []json.RawMessage) Format {
 		tool, _ := text(m["tool"], "")
 		switch {
 		case !absent(m["function"]):
-		case kind == callPart || kind == answerPart:
+		case kind == callPart || kind == answerPart || kind == "reasoning" && m["summary"] == nil && m["text"] != nil:
 			return AISDK
 		case kind == "tool_use" || kind == "thinking" || kind == "redacted_thinking":
 			return Anthropic

@@ -169,8 +169,11 @@ func NewStream(f Format, o StreamOptions) (*Stream, error) {
 // Write adds bytes, cut anywhere. Its error is a *StreamError, and stays: nothing that
 // comes later makes it a good stream.
 func (s *Stream) Write(p []byte) (int, error) {
-	if s.failed != nil {
+	switch {
+	case s.failed != nil:
 		return 0, s.failed
+	case s.finished && len(p) > 0:
+		return 0, s.fail(fault(FaultAfterEnd, "bytes follow the end of the input"))
 	}
 	if s.read += len(p); s.read > MaxStream {
 		return 0, s.fail(tooLarge("more than %d bytes", MaxStream))
@@ -226,6 +229,7 @@ func (s *Stream) End() (Message, error) {
 	if err != nil {
 		return Message{}, s.fail(ofMessage(err))
 	}
+	m.Reason = shorten(m.Reason, MaxName) // it is shown
 	return m, nil
 }
 

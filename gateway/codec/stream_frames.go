@@ -2,7 +2,9 @@ package codec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"strings"
 )
 
 // Framing is how a stream's events are told apart.
@@ -11,7 +13,7 @@ type Framing string
 // The framings.
 const (
 	FramingSSE    Framing = "sse"    // text/event-stream
-	FramingNDJSON Framing = "ndjson" // application/x-ndjson: one event a line
+	FramingNDJSON Framing = "ndjson" // application/x-ndjson: JSON objects, one a line or with blanks between
 	FramingArray  Framing = "array"  // application/json: a JSON array of events, as Gemini sends without alt=sse
 )
 
@@ -36,14 +38,14 @@ type frames struct {
 	name    []byte
 	data    []byte
 	some    bool // the event has data
-	array   elements
+	json    elements
 }
 
 // size is how many bytes are held.
-func (f *frames) size() int { return len(f.line) + len(f.data) + len(f.name) + len(f.array.value) }
+func (f *frames) size() int { return len(f.line) + len(f.data) + len(f.name) + len(f.json.value) }
 
 // drop forgets what is held.
-func (f *frames) drop() { f.line, f.data, f.name, f.array.value = nil, nil, nil, nil }
+func (f *frames) drop() { f.line, f.data, f.name, f.json.value = nil, nil, nil, nil }
 
 // add takes bytes and gives the events that they complete. The data of an event is good
 // until give returns.
@@ -55,8 +57,8 @@ func (f *frames) add(p []byte, give func(event) error) error {
 		}
 		p = rest
 	}
-	if f.framing == FramingArray {
-		return f.array.add(p, give)
+	if f.framing != FramingSSE {
+		return f.json.add(p, give)
 	}
 	for len(p) > 0 {
 		if f.cr {
@@ -82,29 +84,28 @@ func (f *frames) add(p []byte, give func(event) error) error {
 	return nil
 }
 
-// begin skips a byte order mark and looks at the first byte that is no blank. false: it
-// has not come.
+// begin skips a byte order mark and looks at the first byte that is no blank, which tells
+// more than what was said. false: it has not come.
 func (f *frames) begin(p []byte) ([]byte, bool) {
 	f.line = append(f.line, p...)
 	if len(f.line) < len(bom) && bytes.HasPrefix(bom, f.line) {
 		return nil, false
 	}
 	all := bytes.TrimPrefix(f.line, bom)
-	if f.framing == "" {
-		switch first(all[:min(len(all), maxBlank)]) {
-		case 0:
-			if len(all) < maxBlank {
-				return nil, false
-			}
-			f.framing = FramingSSE
-		case '{':
-			f.framing = FramingNDJSON
-		case '[':
-			f.framing = FramingArray
-		default:
-			f.framing = FramingSSE
+	switch first(all[:min(len(all), maxBlank)]) {
+	case 0:
+		if len(all) < maxBlank {
+			return nil, false
 		}
+		f.framing = cmp.Or(f.framing, FramingSSE)
+	case '{': // no line of server-sent events begins so: a provider's error does
+		f.framing = FramingNDJSON
+	case '[':
+		f.framing = FramingArray
+	default:
+		f.framing = cmp.Or(f.framing, FramingSSE)
 	}
+	f.json.row = f.framing == FramingNDJSON
 	f.begun, f.line = true, nil
 	return all, true
 }
@@ -125,12 +126,6 @@ func (f *frames) keep(p []byte) error {
 func (f *frames) endLine(give func(event) error) error {
 	line := f.line
 	f.line = f.line[:0]
-	if f.framing == FramingNDJSON {
-		if len(bytes.TrimSpace(line)) == 0 {
-			return nil
-		}
-		return give(event{data: line})
-	}
 	if len(line) == 0 {
 		return f.endEvent(give)
 	}
@@ -170,10 +165,9 @@ func (f *frames) end(give func(event) error) error {
 		f.framing, f.line = FramingSSE, nil
 		return nil // blanks at most
 	}
-	if f.framing == FramingArray {
-		return f.array.end()
+	if f.framing != FramingSSE {
+		return f.json.end()
 	}
-	open := len(f.line) > 0
 	cut := func(e event) error {
 		if err := give(e); err != nil {
 			if !e.whole() {
@@ -183,22 +177,21 @@ func (f *frames) end(give func(event) error) error {
 		}
 		return nil
 	}
-	if open {
+	if len(f.line) > 0 {
 		if err := f.endLine(cut); err != nil {
 			return err
 		}
 	}
-	if f.framing == FramingSSE {
-		return f.endEvent(cut)
-	}
-	return nil
+	return f.endEvent(cut)
 }
 
 // whole says whether the data of an event shows its own end.
 func (e event) whole() bool { return e.done() || checkDepth(e.data) == nil && json.Valid(e.data) }
 
-// elements cuts an array into its elements, which are objects.
+// elements cuts an array into its elements, which are objects; or a row of objects that
+// stand in no array.
 type elements struct {
+	row     bool   // there is no array, and there may be [DONE]
 	value   []byte // of which the end has not come
 	depth   int    // of brackets within it
 	quoted  bool
@@ -223,6 +216,9 @@ func (a *elements) add(p []byte, give func(event) error) error {
 		}
 		a.value = append(a.value, c)
 		a.inside(c)
+		if a.row && a.value[0] == '[' && !strings.HasPrefix("[DONE]", string(a.value)) {
+			return fault(FaultMalformed, "%q between the events: want a JSON object each", shorten(string(a.value), 32))
+		}
 		if a.depth > 0 {
 			continue
 		}
@@ -256,6 +252,10 @@ func (a *elements) inside(c byte) {
 func (a *elements) between(c byte) error {
 	switch {
 	case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+	case a.row && (c == '{' || c == '['):
+		a.value, a.depth = append(a.value[:0], c), 1
+	case a.row:
+		return fault(FaultMalformed, "%q between the events: want a JSON object each", c)
 	case a.closed:
 		return fault(FaultAfterEnd, "something follows the array")
 	case c == '[' && !a.opened:
@@ -272,9 +272,12 @@ func (a *elements) between(c byte) error {
 	return nil
 }
 
-// end returns nil where the array was closed.
+// end returns nil where the array was closed, or the last object of a row.
 func (a *elements) end() error {
-	if !a.closed {
+	switch {
+	case a.depth > 0:
+		return fault(FaultCut, "it ended in the middle of an event")
+	case !a.row && !a.closed:
 		return fault(FaultCut, "it ended before the array's ]")
 	}
 	return nil

@@ -187,18 +187,27 @@ func (s *geminiStream) part(raw json.RawMessage) error {
 	}
 	named := !absent(f["name"]) && string(f["name"]) != `""`
 	switch {
+	case named && s.open != nil && s.again(f): // which says again whose it is
 	case named && s.open != nil:
 		return fault(FaultOrder, "a call begins, and the call %q before it has not ended", unquoted(s.open.name))
 	case named && !more && absent(f["partialArgs"]):
 		return s.wholeCall(raw, f)
 	case named:
-		if err := s.beginCall(raw, f); err != nil {
+		if err := s.beginCall(raw); err != nil {
 			return err
 		}
+	case s.open == nil && !more && absent(f["id"]) && absent(f["args"]) && absent(f["partialArgs"]):
+		return nil // the mark of an end, behind a piece that was the last one already
 	case s.open == nil:
 		return fault(FaultAmbiguous, "a piece of a call without a name, and no call has begun")
 	}
 	return s.goOn(f, more)
+}
+
+// again says whether a piece with a name is one of the open call: its id tells.
+func (s *geminiStream) again(f map[string]json.RawMessage) bool {
+	id, err := inner(f["id"], "id")
+	return err == nil && len(id) > 0 && bytes.Equal(id, s.open.id)
 }
 
 // late refuses what the model would say after it has stopped.
@@ -246,24 +255,24 @@ func (s *geminiStream) named(c *call, f map[string]json.RawMessage) error {
 }
 
 // beginCall takes the beginning of a call that goes on in pieces.
-func (s *geminiStream) beginCall(raw json.RawMessage, f map[string]json.RawMessage) error {
+func (s *geminiStream) beginCall(raw json.RawMessage) error {
 	c, err := s.begin()
 	if err != nil {
 		return err
 	}
-	if args := bytes.TrimSpace(f["args"]); !absent(args) && strings.Trim(string(args), "{} \t\r\n") != "" {
-		return fault(FaultConflict, "a call has args and goes on in pieces")
-	}
 	s.open = &geminiCall{call: c, part: raw, at: len(s.parts)}
 	s.parts = append(s.parts, nil)
-	return s.named(c, f)
+	return s.hold(len(raw))
 }
 
 // goOn takes the next piece of the open call.
 func (s *geminiStream) goOn(f map[string]json.RawMessage, more bool) error {
 	o := s.open
-	if err := s.identify(&o.id, f["id"], "id"); err != nil {
+	if err := s.named(o.call, f); err != nil {
 		return err
+	}
+	if args := bytes.TrimSpace(f["args"]); !absent(args) && strings.Trim(string(args), "{} \t\r\n") != "" {
+		return fault(FaultConflict, "the call %q has args, and goes on in pieces", unquoted(o.name))
 	}
 	if !absent(f["partialArgs"]) {
 		pieces, err := list(f["partialArgs"], "/functionCall/partialArgs")

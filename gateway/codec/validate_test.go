@@ -85,46 +85,92 @@ func partOf(word, id string) any {
 	return map[string]any{"functionResponse": one}
 }
 
-func TestValidate(t *testing.T) {
-	asks, says := `{"role":"user","parts":[{"text":"hi"}]}`, `{"role":"model","parts":[{"text":"hi"}]}`
-	answered := func(more string) string {
-		return `{"role":"user","parts":[{"functionResponse":{"name":"t",` + more + `}}]}`
+// valid is messages in the shorthand of conversation, and where their fault is.
+type valid struct {
+	name  string
+	f     Format
+	lines []string
+	path  string // of the fault; "" means that there is none
+}
+
+func checkValid(t *testing.T, cases []valid) {
+	t.Helper()
+	for _, c := range cases {
+		err := Validate(c.f, conversation(c.f, c.lines...))
+		e, _ := errors.AsType[*Error](err)
+		if (err == nil) != (c.path == "") || e != nil && e.Path != c.path {
+			t.Errorf("%s, %s: %v, want the fault at %q", c.f, c.name, err, c.path)
+		}
 	}
-	message := `{"type":"message","role":"assistant","id":"m","content":[]}`
-	user, said := `{"role":"user","content":"hi"}`, `{"role":"assistant","content":"hi"}`
-	for _, c := range []struct {
-		name  string
-		f     Format
-		lines []string
-		path  string // of the fault; "" means that there is none
-	}{
-		{"whole", OpenAI, []string{user, "call a b", "answer a", "answer b", said, "call a", "answer a", user}, ""},
-		{"one missing", OpenAI, []string{user, "call a b", "answer a"}, "/2"},
-		{"one missing, then another", OpenAI, []string{"call a b", "answer a", user}, "/2"},
-		{"none", OpenAI, []string{"call a", said}, "/1"},
+}
+
+const (
+	saysUser  = `{"role":"user","content":"hi"}`
+	saysModel = `{"role":"assistant","content":"hi"}`
+)
+
+func TestValidateOpenAI(t *testing.T) {
+	checkValid(t, []valid{
+		{"whole", OpenAI, []string{saysUser, "call a b", "answer a", "answer b", saysModel, "call a", "answer a", saysUser}, ""},
+		{"one missing", OpenAI, []string{saysUser, "call a b", "answer a"}, "/2"},
+		{"one missing, then another", OpenAI, []string{"call a b", "answer a", saysUser}, "/2"},
+		{"none", OpenAI, []string{"call a", saysModel}, "/1"},
 		{"twice", OpenAI, []string{"call a", "answer a", "answer a"}, "/2"},
 		{"orphan", OpenAI, []string{"answer a"}, "/0"},
 		{"out of order", OpenAI, []string{"call a b", "answer b", "answer a"}, "/1"},
-		{"something between", OpenAI, []string{"call a b", "answer a", user, "answer b"}, "/2"},
+		{"something between", OpenAI, []string{"call a b", "answer a", saysUser, "answer b"}, "/2"},
 		{"one id twice", OpenAI, []string{"call a a", "answer a", "answer a"}, "/0/tool_calls/1/id"},
 		{"no id", OpenAI, []string{`{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"t","arguments":"{}"}}]}`}, "/0/tool_calls/0/id"},
 		{"no calls", OpenAI, []string{`{"role":"assistant","tool_calls":[]}`}, "/0/tool_calls"},
 		{"arguments as an object", OpenAI, []string{`{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"t","arguments":{}}}]}`}, "/0/tool_calls/0/function/arguments"},
 		{"no content", OpenAI, []string{"call a", `{"role":"tool","tool_call_id":"a"}`}, "/1/content"},
-		{"no message", OpenAI, []string{user, `{"role":7}`}, "/1/role"},
+		{"no message", OpenAI, []string{saysUser, `{"role":7}`}, "/1/role"},
+	})
+}
 
-		{"whole", Anthropic, []string{user, "call text a b", "answer a b text", said, user, "call c", "answer c"}, ""},
+func TestValidateResponses(t *testing.T) {
+	message := `{"type":"message","role":"assistant","id":"m","content":[]}`
+	checkValid(t, []valid{
+		{"whole", Responses, []string{saysUser, "think r", "call a b* c", message, "answer a b* c", saysModel, saysUser, "call d", "answer d"}, ""},
+		{"one missing", Responses, []string{saysUser, "call a b", "answer a"}, "/3"},
+		{"none", Responses, []string{"call a", saysUser}, "/1"},
+		{"one missing, then the model", Responses, []string{"call a b", "answer a", message}, "/3"},
+		{"one missing, then another call", Responses, []string{"call a b", "answer a", "call c"}, "/3"},
+		{"twice", Responses, []string{"call a", "answer a", "answer a"}, "/2"},
+		{"orphan", Responses, []string{"answer a"}, "/0"},
+		{"out of order", Responses, []string{"call a b", "answer b a"}, "/2"},
+		{"of another kind", Responses, []string{"call a*", "answer a"}, "/1/type"},
+		{"something between", Responses, []string{"call a", `{"role":"user","content":"x"}`, "answer a"}, "/1"},
+		{"an id twice", Responses, []string{"call a", `{"type":"function_call","call_id":"a","name":"t","arguments":""}`}, "/1/call_id"},
+		{"an id again", Responses, []string{"call a", "answer a", `{"type":"function_call","call_id":"a","name":"t","arguments":""}`}, "/2/call_id"},
+		{"an item again", Responses, []string{"think r", "call a", "answer a", "think r", "call b", "answer b"}, "/3/id"},
+		{"reasoning for nothing", Responses, []string{"think r", saysUser}, "/1"},
+		{"reasoning at the end", Responses, []string{"call a", "answer a", "think r"}, "/2"},
+		{"reasoning before an answer", Responses, []string{"call a", "think r", "answer a"}, "/2"},
+		{"no id", Responses, []string{`{"type":"function_call","name":"t","arguments":"{}"}`}, "/0/call_id"},
+		{"a long id", Responses, []string{`{"type":"function_call","call_id":"` + strings.Repeat("i", 65) + `","name":"t","arguments":"{}"}`}, "/0/call_id"},
+		{"a name's characters", Responses, []string{`{"type":"function_call","call_id":"a","name":"mcp:x","arguments":"{}"}`}, "/0/name"},
+		{"arguments as an object", Responses, []string{`{"type":"function_call","call_id":"a","name":"t","arguments":{}}`}, "/0/arguments"},
+		{"a status", Responses, []string{`{"type":"function_call","call_id":"a","name":"t","arguments":"","status":"evil"}`}, "/0/status"},
+		{"no output", Responses, []string{"call a", `{"type":"function_call_output","call_id":"a"}`}, "/1/output"},
+		{"no item", Responses, []string{`{"type":7}`}, "/0/type"},
+	})
+}
+
+func TestValidateAnthropic(t *testing.T) {
+	checkValid(t, []valid{
+		{"whole", Anthropic, []string{saysUser, "call text a b", "answer a b text", saysModel, saysUser, "call c", "answer c"}, ""},
 		{"one missing", Anthropic, []string{"call a b", "answer a"}, "/1"},
-		{"none", Anthropic, []string{"call a", user}, "/1"},
-		{"the end is missing", Anthropic, []string{user, "call a"}, "/1"},
+		{"none", Anthropic, []string{"call a", saysUser}, "/1"},
+		{"the end is missing", Anthropic, []string{saysUser, "call a"}, "/1"},
 		{"two messages", Anthropic, []string{"call a b", "answer a", "answer b"}, "/1"},
 		{"twice", Anthropic, []string{"call a", "answer a a"}, "/1/content/1"},
-		{"orphan", Anthropic, []string{said, "answer a"}, "/1/content/0"},
-		{"orphan later", Anthropic, []string{"call a", "answer a", said, "answer a"}, "/3/content/0"},
+		{"orphan", Anthropic, []string{saysModel, "answer a"}, "/1/content/0"},
+		{"orphan later", Anthropic, []string{"call a", "answer a", saysModel, "answer a"}, "/3/content/0"},
 		{"out of order", Anthropic, []string{"call a b", "answer b a"}, "/1/content/0"},
 		{"text first", Anthropic, []string{"call a", "answer text a"}, "/1/content/1"},
 		{"text behind a call", Anthropic, []string{"call a text", "answer a"}, "/0/content/1"},
-		{"something between", Anthropic, []string{"call a", said, "answer a"}, "/1"},
+		{"something between", Anthropic, []string{"call a", saysModel, "answer a"}, "/1"},
 		{"an id again", Anthropic, []string{"call a", "answer a", "call a", "answer a"}, "/2/content/0/id"},
 		{"an id twice", Anthropic, []string{"call a a", "answer a a"}, "/0/content/1/id"},
 		{"an id's characters", Anthropic, []string{"call edit:22", "answer edit:22"}, "/0/content/0/id"},
@@ -136,31 +182,17 @@ func TestValidate(t *testing.T) {
 		{"a content that is none", Anthropic, []string{"call a", `{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":7}]}`}, "/1/content/0/content"},
 		{"no content", Anthropic, []string{`{"role":"user","content":[]}`}, "/0/content"},
 		{"another role", Anthropic, []string{`{"role":"tool","content":"x"}`}, "/0/role"},
+		{"thoughts between calls", Anthropic, []string{`{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"t","input":{}},{"type":"thinking","thinking":"x","signature":"s"},{"type":"tool_use","id":"b","name":"t","input":{}}]}`, "answer a b"}, ""},
+		{"thoughts behind the last", Anthropic, []string{`{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"t","input":{}},{"type":"thinking","thinking":"x","signature":"s"}]}`, "answer a"}, "/0/content/1"},
+	})
+}
 
-		{"whole", Responses, []string{user, "think r", "call a b* c", message, "answer a b* c", said, user, "call d", "answer d"}, ""},
-		{"one missing", Responses, []string{user, "call a b", "answer a"}, "/3"},
-		{"none", Responses, []string{"call a", user}, "/1"},
-		{"one missing, then the model", Responses, []string{"call a b", "answer a", message}, "/3"},
-		{"one missing, then another call", Responses, []string{"call a b", "answer a", "call c"}, "/3"},
-		{"twice", Responses, []string{"call a", "answer a", "answer a"}, "/2"},
-		{"orphan", Responses, []string{"answer a"}, "/0"},
-		{"out of order", Responses, []string{"call a b", "answer b a"}, "/2"},
-		{"of another kind", Responses, []string{"call a*", "answer a"}, "/1/type"},
-		{"something between", Responses, []string{"call a", `{"role":"user","content":"x"}`, "answer a"}, "/1"},
-		{"an id twice", Responses, []string{"call a", `{"type":"function_call","call_id":"a","name":"t","arguments":""}`}, "/1/call_id"},
-		{"an id again", Responses, []string{"call a", "answer a", `{"type":"function_call","call_id":"a","name":"t","arguments":""}`}, "/2/call_id"},
-		{"an item again", Responses, []string{"think r", "call a", "answer a", "think r", "call b", "answer b"}, "/3/id"},
-		{"reasoning for nothing", Responses, []string{"think r", user}, "/1"},
-		{"reasoning at the end", Responses, []string{"call a", "answer a", "think r"}, "/2"},
-		{"reasoning before an answer", Responses, []string{"call a", "think r", "answer a"}, "/2"},
-		{"no id", Responses, []string{`{"type":"function_call","name":"t","arguments":"{}"}`}, "/0/call_id"},
-		{"a long id", Responses, []string{`{"type":"function_call","call_id":"` + strings.Repeat("i", 65) + `","name":"t","arguments":"{}"}`}, "/0/call_id"},
-		{"a name's characters", Responses, []string{`{"type":"function_call","call_id":"a","name":"mcp:x","arguments":"{}"}`}, "/0/name"},
-		{"arguments as an object", Responses, []string{`{"type":"function_call","call_id":"a","name":"t","arguments":{}}`}, "/0/arguments"},
-		{"a status", Responses, []string{`{"type":"function_call","call_id":"a","name":"t","arguments":"","status":"evil"}`}, "/0/status"},
-		{"no output", Responses, []string{"call a", `{"type":"function_call_output","call_id":"a"}`}, "/1/output"},
-		{"no item", Responses, []string{`{"type":7}`}, "/0/type"},
-
+func TestValidateGemini(t *testing.T) {
+	asks, says := `{"role":"user","parts":[{"text":"hi"}]}`, `{"role":"model","parts":[{"text":"hi"}]}`
+	answered := func(more string) string {
+		return `{"role":"user","parts":[{"functionResponse":{"name":"t",` + more + `}}]}`
+	}
+	checkValid(t, []valid{
 		{"whole", Gemini, []string{asks, "call text a -", "answer a - text", says, asks, "call -", "answer -", "call b", "answer b"}, ""},
 		{"one missing", Gemini, []string{"call a b", "answer a"}, "/1"},
 		{"none", Gemini, []string{"call a", asks}, "/1"},
@@ -184,21 +216,16 @@ func TestValidate(t *testing.T) {
 		{"an answer of the model", Gemini, []string{`{"role":"model","parts":[{"functionResponse":{"name":"t"}}]}`}, "/0/parts/0"},
 		{"another role", Gemini, []string{`{"role":"system","parts":[]}`}, "/0/role"},
 		{"no parts", Gemini, []string{`{"role":"model"}`}, "/0/parts"},
+	})
+}
 
-		{"thoughts between calls", Anthropic, []string{`{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"t","input":{}},{"type":"thinking","thinking":"x","signature":"s"},{"type":"tool_use","id":"b","name":"t","input":{}}]}`, "answer a b"}, ""},
-		{"thoughts behind the last", Anthropic, []string{`{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"t","input":{}},{"type":"thinking","thinking":"x","signature":"s"}]}`, "answer a"}, "/0/content/1"},
-
+func TestValidateNeutral(t *testing.T) {
+	checkValid(t, []valid{
 		{"whole", Neutral, []string{`{"calls":[{"tool":"t"},{"tool":"t"}]}`, `{"call":0,"answer":"success"}`, `{"call":1,"answer":"open"}`}, ""},
 		{"out of order", Neutral, []string{`{"calls":[{"tool":"t"},{"tool":"t"}]}`, `{"call":1,"answer":"success"}`}, "/1"},
 		{"one missing", Neutral, []string{`{"calls":[{"tool":"t"}]}`}, "/0"},
 		{"orphan", Neutral, []string{`{"call":0,"answer":"success"}`}, "/0/calls"},
-	} {
-		err := Validate(c.f, conversation(c.f, c.lines...))
-		e, _ := errors.AsType[*Error](err)
-		if (err == nil) != (c.path == "") || e != nil && e.Path != c.path {
-			t.Errorf("%s, %s: %v, want the fault at %q", c.f, c.name, err, c.path)
-		}
-	}
+	})
 	if err := Validate("gopher", nil); !errors.Is(err, ErrFormat) {
 		t.Error(err)
 	}

@@ -114,6 +114,7 @@ func (c *calling) put(ctx context.Context, q *question) {
 		c.mu.Lock()
 		c.open--
 		c.mu.Unlock()
+		c.ear.ask() // to look whether it is answered, and how long is still to be waited
 	})
 }
 

@@ -31,7 +31,8 @@ type calling struct {
 	mark   mark
 	again  bool // it was asked for before
 
-	since time.Time       // since when it waits for a person; zero: it does not
+	since time.Time // since when it waits for a person; zero: it does not
+	ear   *ear
 	asked map[string]bool // what was put before whoever is at the client
 	open  int             // questions that they have not answered
 	mu    sync.Mutex      // guards open
@@ -65,28 +66,44 @@ func (d *Door) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToo
 
 // run makes the call, and waits for what there is to answer.
 func (c *calling) run(ctx context.Context) (*sdk.CallToolResult, error) {
-	ear := (*ear)(nil)
-	defer func() { c.door.unhear(ear) }()
+	defer func() { c.door.unhear(c.ear) }()
+	late := c.door.cfg.Now().Add(unreachable)
 	for {
 		back, err := c.door.behind(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := c.enter(ctx, back); err != nil {
+		res, err := c.try(ctx, back)
+		switch {
+		case err == nil:
+			return res, nil
+		case ctx.Err() != nil:
+			return c.refused(err)
+		case back.ctx.Err() != nil: // another node is behind the door, or will be
+			late = c.door.cfg.Now().Add(unreachable)
+		case errors.Is(err, bus.ErrUnavailable) && c.door.cfg.Now().Before(late): // it may be going
+			pause(ctx, again)
+		default:
 			return c.refused(err)
 		}
-		if ear == nil {
-			ear = c.door.hear(c)
-		}
-		res, err := c.wait(ctx, back, ear)
-		if err != nil && ctx.Err() == nil && back.ctx.Err() != nil {
-			continue // another node is behind the door, or will be
-		}
-		if err != nil {
-			return c.refused(err)
-		}
-		return res, nil
 	}
+}
+
+// How long a log that cannot be reached is tried, and how often.
+const (
+	unreachable = 15 * time.Second
+	again       = 100 * time.Millisecond
+)
+
+// try makes the call at one backend.
+func (c *calling) try(ctx context.Context, back *backend) (*sdk.CallToolResult, error) {
+	if err := c.enter(ctx, back); err != nil {
+		return nil, err
+	}
+	if c.ear == nil {
+		c.ear = c.door.hear(c)
+	}
+	return c.wait(ctx, back)
 }
 
 // enter settles which turn the call is.
@@ -110,39 +127,59 @@ func (c *calling) enter(ctx context.Context, back *backend) error {
 }
 
 // wait submits the call, or attaches to it, and waits until there is something to answer.
-func (c *calling) wait(ctx context.Context, back *backend, ear *ear) (*sdk.CallToolResult, error) {
+func (c *calling) wait(ctx context.Context, back *backend) (*sdk.CallToolResult, error) {
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
 	defer context.AfterFunc(back.ctx, func() { leave(errLeft) })()
-	for submitted := false; ; submitted = true {
-		look, asks := context.WithCancelCause(ctx)
-		ear.wake(func() { asks(errAsks) })
-		var v gateway.View
-		var err error
-		if submitted {
-			v, err = back.Desk.Wait(look, c.key, c.patience())
-		} else {
-			_, v, err = back.Desk.Run(look, c.key, c.order.turn, c.patience())
-		}
-		ear.wake(nil)
-		heard := errors.Is(context.Cause(look), errAsks)
-		asks(nil)
-		if err != nil && heard && ctx.Err() == nil {
-			v, err = back.Desk.Get(ctx, c.key)
-			if errors.Is(err, lifecycle.ErrNoTurn) {
-				return nil, bus.ErrUnavailable // it was heard of, and is not there
+	if c.again { // it may be at a point of which nothing more is heard
+		v, err := back.Desk.Get(ctx, c.key)
+		if err == nil {
+			res, err := c.next(ctx, back, v)
+			if res != nil || err != nil {
+				return res, err
 			}
-		}
-		switch {
-		case err != nil:
+		} else if !errors.Is(err, lifecycle.ErrNoTurn) {
 			return nil, err
-		case v.Ended():
-			return c.answer(ctx, back, v)
 		}
-		if res, err := c.people(ctx, back, v); res != nil || err != nil {
+	}
+	for submitted := false; ; submitted = true {
+		v, err := c.look(ctx, back, submitted)
+		if err != nil {
+			return nil, err
+		}
+		if res, err := c.next(ctx, back, v); res != nil || err != nil {
 			return res, err
 		}
 	}
+}
+
+// look is the turn once it has ended, or a person is asked, or it is worth looking at.
+func (c *calling) look(ctx context.Context, back *backend, submitted bool) (v gateway.View, err error) {
+	within, asks := context.WithCancelCause(ctx)
+	defer asks(nil)
+	c.ear.wake(func() { asks(errAsks) })
+	if submitted {
+		v, err = back.Desk.Wait(within, c.key, c.patience())
+	} else {
+		_, v, err = back.Desk.Run(within, c.key, c.order.turn, c.patience())
+	}
+	c.ear.wake(nil)
+	if err == nil || ctx.Err() != nil || !errors.Is(context.Cause(within), errAsks) {
+		return v, err
+	}
+	v, err = back.Desk.Get(ctx, c.key)
+	if errors.Is(err, lifecycle.ErrNoTurn) {
+		err = bus.ErrUnavailable // it was heard of, and is not there
+	}
+	return v, err
+}
+
+// next is what there is to answer of a turn; nil means: wait on.
+func (c *calling) next(ctx context.Context, back *backend, v gateway.View) (*sdk.CallToolResult, error) {
+	if v.Ended() {
+		return c.answer(ctx, back, v)
+	}
+	return c.people(ctx, back, v)
 }
 
 // errAsks ends a wait because a person is asked for something.
@@ -209,12 +246,14 @@ func (c *calling) left() {
 		if c.visit.stream {
 			why = "the client has closed the stream of its request"
 			if c.marked && d.cfg.Linger > 0 {
-				pause(d.life, d.cfg.Linger)
+				if pause(d.life, d.cfg.Linger); d.life.Err() != nil {
+					return // this door closes: the request may come to another one
+				}
 			}
 		}
-		ctx, stop := context.WithTimeout(d.life, actLimit)
+		ctx, stop := context.WithTimeout(context.WithoutCancel(d.life), actLimit)
 		defer stop()
-		if d.life.Err() != nil || c.marked && !d.alone(ctx, back, c.mark) {
+		if c.marked && !d.alone(ctx, back, c.mark) {
 			return
 		}
 		_, err = back.Desk.CancelCall(ctx, c.key.Call(0), c.visit.principal(), why)

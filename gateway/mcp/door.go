@@ -47,11 +47,12 @@ type Config struct {
 	// negative not at all.
 	Linger time.Duration
 	// Look is how often it is looked whether the list of tools has changed; 0 means 2 s.
-	Look    time.Duration
-	Version string           // of the program, for clients
-	Now     func() time.Time // nil means time.Now
-	NewID   func() string    // makes ids of turns and traces; nil means ULIDs
-	Log     *slog.Logger     // nil discards
+	Look     time.Duration
+	Fixtures bool             // also the resources and prompts that the protocol's conformance suite reads
+	Version  string           // of the program, for clients
+	Now      func() time.Time // nil means time.Now
+	NewID    func() string    // makes ids of turns and traces; nil means ULIDs
+	Log      *slog.Logger     // nil discards
 }
 
 // CheckTools returns nil for patterns that Config.Tools takes, or says which is none.
@@ -145,7 +146,7 @@ const instructions = "These tools run through Sluice: each call is checked again
 	"An answer that says a call may have happened means: do not repeat it, check first whether it took effect."
 
 func (d *Door) server() *sdk.Server {
-	s := sdk.NewServer(d.impl, &sdk.ServerOptions{
+	o := &sdk.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &sdk.ServerCapabilities{
 			Tools: &sdk.ToolCapabilities{ListChanged: true}, Resources: &sdk.ResourceCapabilities{}, Logging: &sdk.LoggingCapabilities{},
@@ -153,7 +154,14 @@ func (d *Door) server() *sdk.Server {
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
 			c.TTLMs, c.CacheScope = int(listFresh.Milliseconds()), "private"
 		},
-	})
+	}
+	if d.cfg.Fixtures {
+		subscribed(o)
+	}
+	s := sdk.NewServer(d.impl, o)
+	if d.cfg.Fixtures {
+		addFixtures(s)
+	}
 	s.AddResourceTemplate(blobTemplate(), d.readBlob)
 	s.AddReceivingMiddleware(d.middleware)
 	return s

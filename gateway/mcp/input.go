@@ -11,7 +11,6 @@ import (
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
-	"github.com/sluice-run/sluice/projections"
 )
 
 // samplingKind is what a tool's request is called that wants a text from the client's model.
@@ -24,8 +23,8 @@ const atClient = "client:"
 // input is the question that a call's tool asks before it can go on.
 func (c *calling) input(back *backend, v gateway.View) *question {
 	in := v.Turn.Call(0).Input
-	id := gateway.ApprovalID{Call: c.key.Call(0), Asking: in.Round}
-	q := &question{id: projections.InputID(id.Call, id.Asking), why: "its tool asks for something", until: in.Expires}
+	id := gateway.ApprovalID{Call: c.key.Call(0), Asking: in.Round, Input: true}
+	q := &question{id: id.String(), why: "its tool asks for something", until: in.Expires}
 	who := c.person()
 	if who == "" && !c.door.cfg.Inbox {
 		who = atClient + c.order.turn.Principal.ID

@@ -109,18 +109,27 @@ func (d *Door) tool(name string) (Tool, bool) {
 	return t, ok
 }
 
-// refresh reads the list anew.
+// refresh reads the list anew. Where it cannot be had, the node may be going, and another
+// one come: it is tried for a while.
 func (d *Door) refresh(ctx context.Context) ([]Tool, error) {
-	back, err := d.behind(ctx)
-	if err != nil {
-		return nil, err
+	late := d.cfg.Now().Add(unreachable)
+	for {
+		back, err := d.behind(ctx)
+		if err != nil {
+			return nil, err
+		}
+		list, err := back.Tools(ctx)
+		switch {
+		case err == nil:
+			return d.show(list), nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case back.ctx.Err() == nil && !d.cfg.Now().Before(late):
+			d.cfg.Log.Warn("the list of tools cannot be had", "err", err)
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the list of tools cannot be had now: try again"}
+		}
+		pause(ctx, again)
 	}
-	list, err := back.Tools(ctx)
-	if err != nil {
-		d.cfg.Log.Warn("the list of tools cannot be had", "error", err)
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the list of tools cannot be had now: try again"}
-	}
-	return d.show(list), nil
 }
 
 // show makes the tools callable, and has clients told where the list has changed.

@@ -27,6 +27,7 @@ import (
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/policy/access"
+	"github.com/sluice-run/sluice/projections"
 	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/fixture"
@@ -281,7 +282,7 @@ func (w *world) asked() gateway.ApprovalID {
 		list, err := w.desk.Inbox(within(w.t))
 		must(w.t, err)
 		if len(list) == 1 {
-			id = gateway.ApprovalID{Call: list[0].Call, Asking: list[0].Asking}
+			id = gateway.ApprovalID{Call: list[0].Call, Asking: list[0].Asking, Input: list[0].Kind == projections.PendingInput}
 		}
 		return len(list) == 1
 	})

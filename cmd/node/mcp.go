@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-run/sluice/actors"
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway/mcp"
+	"github.com/sluice-run/sluice/policy/access"
+)
+
+// speaking is what the verb mcp is told beside the settings of a node.
+type speaking struct {
+	principal, trace, approver string
+}
+
+// mcp is the verb that an agent starts as its MCP server.
+func (a *app) mcp() *cobra.Command {
+	sp := &speaking{}
+	cmd := &cobra.Command{
+		Use: "mcp", Short: "Be an MCP server at standard input and output, for an agent that starts one", Args: command.Args(0, 0, "none"),
+		Long: "Be a server of the Model Context Protocol at standard input and output: an agent starts this command, and its\n" +
+			"model gets this node's tools. Each call is a call of a turn: judged, recorded, and put before a person where the\n" +
+			"policy asks. Where a node runs on the data directory, its tools are served; otherwise one runs in this process for\n" +
+			"as long, with HTTP at any free loopback port, and whoever starts the same command meanwhile goes through it.\n" +
+			"Calls run in --workspace. The log goes to standard error.\n\n" + exitHelp,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context(), sp) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&sp.principal, "principal", "", "`id` in whose name the calls are made; left out: local")
+	f.StringVar(&sp.trace, "trace", "", "trace `id` of the calls; left out: a new one. With the same one again, a call that was cut off is met by who asks for it again")
+	f.StringVar(&sp.approver, "approver", "", "`person` who sits at the agent: what is said to a question there is their word.\n"+
+		"Left out: it is nobody's, and people answer with sluice-node inbox and approve")
+	a.set.nodeFlags(f)
+	a.set.doorFlags(f)
+	return cmd
+}
+
+func (a *app) runMCP(ctx context.Context, sp *speaking) error {
+	log, err := a.set.quiet(a.err)
+	if err != nil {
+		return err
+	}
+	streams, conf, err := a.speaks(sp)
+	if err != nil {
+		return err
+	}
+	conf.Log, conf.Version = log, command.Version()
+	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	door := mcp.New(own, conf)
+	spoken := make(chan error, 1)
+	go func() { spoken <- door.Speak(own, streams) }()
+	within, leave := context.WithCancel(ctx)
+	defer leave()
+	stood := make(chan error, 1)
+	go func() { stood <- a.standBehind(within, door, log) }()
+	select {
+	case err = <-stood: // it could not be, or a signal ends it
+		door.Close()
+		return err
+	case err = <-spoken: // the agent has closed its end
+	}
+	door.Close() // what was asked for and has no answer is cancelled by now
+	leave()
+	return errors.Join(err, <-stood)
+}
+
+// speaks is who speaks at the streams, and how the door behaves.
+func (a *app) speaks(sp *speaking) (mcp.Streams, mcp.Config, error) {
+	s := mcp.Streams{In: closable(a.in), Out: unclosable{a.out}, Principal: events.Principal{ID: sp.principal}, Trace: sp.trace}
+	for what, id := range map[string]string{"--principal": sp.principal, "--approver": sp.approver} {
+		if err := access.CheckID(id); id != "" && err != nil {
+			return s, mcp.Config{}, exit.Misused(fmt.Errorf("%s: %w", what, err), "say another id")
+		}
+	}
+	if err := events.CheckID("trace", sp.trace); sp.trace != "" && err != nil {
+		return s, mcp.Config{}, exit.Misused(err, "use another id, or none to have one made")
+	}
+	if sp.approver != "" && sp.approver == sp.principal {
+		return s, mcp.Config{}, exit.Misused(fmt.Errorf("--approver %s and --principal are one", sp.approver), "nobody agrees to their own calls: name the person who sits at the agent")
+	}
+	workspace, err := a.set.directory()
+	if err != nil {
+		return s, mcp.Config{}, err
+	}
+	s.Workspace = workspace
+	allow, err := a.set.allowlists()
+	if err != nil {
+		return s, mcp.Config{}, err
+	}
+	conf, err := a.set.mcpConfig(allow)
+	if sp.approver != "" {
+		conf.Approver = func(events.Principal) string { return sp.approver }
+	}
+	return s, conf, err
+}
+
+// closable is a reader that can be closed, where it is one.
+func closable(r io.Reader) io.ReadCloser {
+	if c, ok := r.(io.ReadCloser); ok {
+		return c
+	}
+	return io.NopCloser(r)
+}
+
+// unclosable is a writer that others write to, too.
+type unclosable struct{ io.Writer }
+
+// Close does nothing.
+func (unclosable) Close() error { return nil }
+
+// standBehind gives the door a node, and another one whenever that one has gone, until ctx
+// ends.
+func (a *app) standBehind(ctx context.Context, door *mcp.Door, log *slog.Logger) error {
+	for {
+		err := a.oneBehind(ctx, door, log)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil || errors.Is(err, errGone):
+			log.Info("the node has gone: another one takes its place")
+		default:
+			return err
+		}
+	}
+}
+
+// oneBehind gives the door the node that runs on the data directory, or one in this
+// process, for as long as there is that node.
+func (a *app) oneBehind(ctx context.Context, door *mcp.Door, log *slog.Logger) error {
+	if a.set.NATS == "" {
+		if _, found, err := jetlog.Find(a.set.Data); err == nil && !found {
+			return a.ownBehind(ctx, door, log)
+		}
+	}
+	ses, err := a.set.open(ctx, log, true)
+	if err != nil {
+		return err
+	}
+	if ses.Server != nil { // the other node went between two looks
+		return errors.Join(errGone, ses.Close())
+	}
+	err = a.set.untilGone(ctx, ses, func(within context.Context, ses *session.Session) error {
+		desk, stop, err := a.desk(within, ses, false, log)
+		if err != nil {
+			return err
+		}
+		err = door.Use(within, mcp.Backend{Desk: desk, Tools: a.farTools(ses), Where: a.set.whereAsked()})
+		if err == nil {
+			<-within.Done()
+			err = within.Err()
+		}
+		return errors.Join(err, stop())
+	})
+	if errors.Is(err, bus.ErrUnavailable) {
+		err = errGone
+	}
+	return errors.Join(err, ses.Close())
+}
+
+// ownBehind runs a node in this process.
+func (a *app) ownBehind(ctx context.Context, door *mcp.Door, log *slog.Logger) error {
+	set := *a.set
+	if set.from["http"] == "" {
+		set.http = "127.0.0.1:0" // several agents of one user have several of these, one after another
+	}
+	if err := a.tellFresh(!session.HoldsLog(set.Data)); err != nil {
+		return err
+	}
+	l, err := set.door()
+	if err != nil {
+		return err
+	}
+	s, err := set.startServing(context.WithoutCancel(ctx), l, log)
+	if err != nil {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
+		if _, found, ferr := jetlog.Find(set.Data); ferr == nil && found {
+			return errGone // another one was quicker
+		}
+		return err
+	}
+	if err := door.Use(ctx, s.node.mcpBackend(&set)); err != nil {
+		return errors.Join(err, s.close(context.WithoutCancel(ctx)))
+	}
+	return errors.Join(s.wait(ctx), s.close(context.WithoutCancel(ctx)))
+}
+
+// farTools is the list of the tools of a node that is another process: what it says, or
+// where it has no HTTP what a node with these settings would have.
+func (a *app) farTools(ses *session.Session) func(context.Context) ([]mcp.Tool, error) {
+	if ses.Found != nil && ses.Found.HTTP != "" {
+		running := *ses.Found
+		return func(ctx context.Context) ([]mcp.Tool, error) {
+			body, err := askTools(ctx, running, "mcp")
+			if err != nil {
+				return nil, err
+			}
+			var list []mcp.Tool
+			if err := json.Unmarshal(body, &list); err != nil {
+				return nil, fmt.Errorf("the node at %s gives a list that cannot be read: %w", running.HTTP, err)
+			}
+			return list, nil
+		}
+	}
+	return func(ctx context.Context) ([]mcp.Tool, error) {
+		r, err := a.set.plainRegistry()
+		if err != nil {
+			return nil, err
+		}
+		open, err := actors.OpenTools(ctx, ses.Bus.Cells(), a.set.breaker(), ses.Now(), names(r))
+		return mcpTools(r.List(), open), err
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"text/tabwriter"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/nodehttp"
+	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/tools/remote"
+)
+
+// workers is the verb that shows who serves which tool over NATS.
+func (a *app) workers() *cobra.Command {
+	return &cobra.Command{
+		Use: "workers", Short: "Show the workers that serve tools over NATS, and which of them are refused", Args: command.Args(0, 0, "none"),
+		Long: "Show the workers that serve tools over NATS, and which of them are refused, and why. The node that runs on --data is\n" +
+			"asked; otherwise the workers themselves are, for a second, and judged as a node with the default settings would.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, err := a.workerTools(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(v)
+			}
+			return a.printWorkers(v)
+		},
+	}
+}
+
+// maxWorkers is the size in bytes of the largest list of workers that is believed.
+const maxWorkers = 64 << 20
+
+func (a *app) workerTools(ctx context.Context) (bus.WorkerTools, error) {
+	if a.set.NATS == "" {
+		running, found, err := jetlog.Find(a.set.Data)
+		switch {
+		case err != nil:
+			return bus.WorkerTools{}, exit.Unusable(err, "")
+		case found && running.HTTP != "":
+			return askWorkers(ctx, running)
+		case !found:
+			return bus.WorkerTools{}, exit.Unusable(errors.New("no node runs on "+a.set.Data+", and without it no worker is connected"), "name the servers with --nats")
+		}
+	}
+	return a.hearWorkers(ctx)
+}
+
+// askWorkers asks a running node.
+func askWorkers(ctx context.Context, running jetlog.Running) (v bus.WorkerTools, err error) {
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, running.HTTP+"/v1/workers", nil)
+	if err != nil {
+		return v, err
+	}
+	resp, err := nodehttp.Client(running).Do(req)
+	if err != nil {
+		return v, exit.Unusable(fmt.Errorf("ask the node at %s: %w", running.HTTP, err), "")
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxWorkers))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the node at %s answers %s: %s", running.HTTP, resp.Status, show.Short(string(body), 300))
+	}
+	if err != nil {
+		return v, err
+	}
+	return v, json.Unmarshal(body, &v)
+}
+
+// hearWorkers asks the workers themselves.
+func (a *app) hearWorkers(ctx context.Context) (v bus.WorkerTools, err error) {
+	log, err := a.set.logger(a.err)
+	if err != nil {
+		return v, err
+	}
+	ses, err := a.set.open(ctx, log, false)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, ses.Close()) }()
+	r, err := a.set.plainRegistry()
+	if err != nil {
+		return v, err
+	}
+	roster, err := remote.New(remote.Config{Workers: ses.Bus, Registry: r, Boot: ulid.Make().String(), Quiet: true, Log: log})
+	if err != nil {
+		return v, err
+	}
+	defer roster.Stop()
+	err = roster.Start(ctx, time.Second)
+	return roster.View(), err
+}
+
+func (a *app) printWorkers(v bus.WorkerTools) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TOOL\tSTATUS\tTIER\tDEFINITION\tWORKER\tRUNNING\tHEARD\tABOUT") // the sink keeps the first error
+	for _, t := range v.Tools {
+		tier := cmp.Or(t.Tier, "-")
+		if t.Tier != t.Declared {
+			tier += " (declared " + t.Declared + ")"
+		}
+		if len(t.Workers) == 0 {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t-\t-\t-\t-\n", t.Tool, t.Status, tier, cmp.Or(t.Definition, "-"))
+		}
+		for _, s := range t.Workers {
+			running := fmt.Sprint(s.Running)
+			if s.Room > 0 {
+				running += fmt.Sprintf(" of %d", s.Room)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%v ago\t%s\n", t.Tool, s.Status, tier, cmp.Or(s.Definition, "-"),
+				show.Short(s.Worker, 60), running, age(s.Heard, v.At), show.Short(s.About, 60))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if len(v.Tools) == 0 {
+		a.note("no worker announces a tool")
+	}
+	for _, t := range v.Tools {
+		for _, s := range t.Workers {
+			if s.Why != "" {
+				a.note("%s: %s of %s is refused: %s", name, t.Tool, show.Short(s.Worker, 60), show.Short(s.Why, 500))
+			}
+		}
+	}
+	return a.out.failed()
+}
