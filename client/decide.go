@@ -14,9 +14,11 @@ const (
 	KindInput    = "input"
 )
 
-// Approval is one question to a person: whether a call may go on.
+// Approval is one question to a person: whether a call may go on or, of Kind input, what
+// its tool needs before it can.
 type Approval struct {
-	ID          string           `json:"id"`    // trace/turn/call@asking
+	Kind        string           `json:"kind"`  // KindApproval, answered with Approve or Deny; KindInput, with Answer
+	ID          string           `json:"id"`    // trace/turn/call@asking; trace/turn/call@iN of an input
 	State       string           `json:"state"` // open, approved, denied, expired, withdrawn or superseded
 	Call        events.CallKey   `json:"call"`
 	Seq         uint32           `json:"seq"`    // of the event that asks
@@ -58,6 +60,8 @@ type ApprovalEnd struct {
 	Args  *events.Body      `json:"args"`      // changed arguments
 	Note  string            `json:"note"`
 	Code  events.Code       `json:"code"`
+
+	Answers []events.InputAnswer `json:"answers"` // of an input; secrets are placeholders
 }
 
 // InputRequest is one thing that a tool asks a person for.

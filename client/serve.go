@@ -30,7 +30,8 @@ const (
 	defaultRoom   = 16
 	defaultEvery  = 2 * time.Second
 	defaultDrain  = 10 * time.Second
-	awaitGo       = 10 * time.Second // how long an offer that was accepted waits for the go
+	awaitGo       = 5 * time.Second  // how long an offer that was accepted waits for the go
+	awaitLast     = time.Second      // the same, of a worker that is to leave
 	awaitDone     = 30 * time.Second // how long an end is repeated that no node has heard
 	maxUnheard    = 4096
 	maxUnheardLen = 64 << 20
@@ -102,9 +103,10 @@ type worker struct {
 	subs  []*nats.Subscription
 	wg    sync.WaitGroup
 
-	mu    sync.Mutex
-	leavs bool // it takes nothing new
-	work  map[string]*attempt
+	mu     sync.Mutex
+	leavs  bool          // it takes nothing new
+	leaves chan struct{} // closed then
+	work   map[string]*attempt
 }
 
 // served is a tool with what nodes call its definition.
@@ -119,7 +121,7 @@ type served struct {
 
 func newWorker(ctx context.Context, cfg WorkerConfig, list []WorkerTool) (*worker, error) {
 	cfg = cfg.withDefaults()
-	w := &worker{cfg: cfg, since: time.Now().UTC(), tools: map[string]*served{}, work: map[string]*attempt{}}
+	w := &worker{cfg: cfg, since: time.Now().UTC(), tools: map[string]*served{}, work: map[string]*attempt{}, leaves: make(chan struct{})}
 	w.name = token(cfg.User) + "." + cfg.Instance
 	w.ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	switch {
@@ -257,9 +259,7 @@ func (w *worker) say(subject string, v any) {
 
 // drain takes nothing new, and lets what runs end.
 func (w *worker) drain(ctx context.Context) {
-	w.mu.Lock()
-	w.leavs = true
-	w.mu.Unlock()
+	w.takeNothing()
 	w.announce(wire.TypeGone, false)
 	ended := make(chan struct{})
 	go func() { // it ends with the attempts, which leave waits for
@@ -275,11 +275,19 @@ func (w *worker) drain(ctx context.Context) {
 	}
 }
 
+// takeNothing has offers refused from now on.
+func (w *worker) takeNothing() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.leavs {
+		w.leavs = true
+		close(w.leaves)
+	}
+}
+
 // leave ends everything, and waits for it.
 func (w *worker) leave() {
-	w.mu.Lock()
-	w.leavs = true
-	w.mu.Unlock()
+	w.takeNothing()
 	w.stop()
 	w.wg.Wait()
 	for _, s := range w.subs {

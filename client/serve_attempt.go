@@ -105,11 +105,16 @@ func (a *attempt) run() {
 func (a *attempt) await() (g wire.Go, work wire.Work, ok bool) {
 	late := time.NewTimer(awaitGo)
 	defer late.Stop()
+	leaves := a.w.leaves
 	var parts wire.Parts
 	for {
 		var m noted
 		select {
 		case m = <-a.in:
+		case <-leaves:
+			leaves = nil
+			late.Reset(awaitLast)
+			continue
 		case <-late.C:
 			return g, work, false
 		case <-a.over:

@@ -38,7 +38,7 @@ func messages(body io.Reader, alive func()) iter.Seq2[message, error] {
 				return
 			}
 			alive()
-			if size += len(line); len(line) > 0 {
+			if size += len(line) + 1; len(line) > 0 {
 				m.add(line)
 				continue
 			}

@@ -64,7 +64,7 @@ func (c *Client) SubmitStream(ctx context.Context, s Submission, in Stream) (Sub
 	if err != nil {
 		return out, err
 	}
-	src := newSource(in.Body)
+	src := &source{from: in.Body}
 	told := 0 // previews that were shown already
 	for failed := 1; ; failed++ {
 		got, err := c.sendStream(ctx, r, src, in.Preview, &told)
@@ -138,6 +138,7 @@ func (c *Client) sendStream(ctx context.Context, r request, src *source, show fu
 		context.AfterFunc(ctx, func() { timer.Stop() })
 	})
 	defer body.Close()
+	defer context.AfterFunc(ctx, func() { body.Close() })() // or the transport would wait for the stream
 	var out Submitted
 	resp, err := c.open(ctx, r, body)
 	if err != nil {
@@ -201,14 +202,12 @@ func (c *Client) watchStream(ctx context.Context, body io.Reader, show func(Prev
 // used from many goroutines at once: the transport of a try that has failed may read on.
 type source struct {
 	from io.Reader
-	turn chan struct{} // held by the one who reads from it
 
-	mu   sync.Mutex
-	kept []byte
-	end  error // of from; nil: it goes on
+	mu    sync.Mutex
+	kept  []byte
+	end   error         // of from; nil: it goes on
+	reads chan struct{} // closed once the piece that is read now is there; nil: none is
 }
-
-func newSource(from io.Reader) *source { return &source{from: from, turn: make(chan struct{}, 1)} }
 
 // errTooLong says that a stream is larger than a node takes.
 var errTooLong = fmt.Errorf("it has more than %d bytes", maxStream)
@@ -233,17 +232,31 @@ func (s *source) copy(b []byte, at int) (int, error) {
 	return 0, s.end
 }
 
-// more reads a piece, unless another one is read already, which it waits for.
+// more waits until there is more than stands before an offset, or the end, or the try is
+// over. The reading itself nobody can end but who has brought the stream: it goes on by
+// itself, one piece at a time, so that a try can end before it does.
 func (s *source) more(at int, shut <-chan struct{}) error {
+	s.mu.Lock()
+	if at < len(s.kept) || s.end != nil {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.reads == nil {
+		s.reads = make(chan struct{})
+		go s.pull(s.reads)
+	}
+	reads := s.reads
+	s.mu.Unlock()
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case <-reads:
+		return nil
 	case <-shut:
 		return io.ErrClosedPipe
 	}
-	if n, err := s.copy(make([]byte, 1), at); n > 0 || err != nil {
-		return nil // somebody has read it meanwhile
-	}
+}
+
+// pull reads a piece, and says so.
+func (s *source) pull(done chan struct{}) {
 	piece := make([]byte, 32<<10)
 	n, err := s.from.Read(piece)
 	s.mu.Lock()
@@ -252,7 +265,8 @@ func (s *source) more(at int, shut <-chan struct{}) error {
 	if len(s.kept) > maxStream {
 		s.end = errTooLong
 	}
-	return nil
+	s.reads = nil
+	close(done)
 }
 
 // reader reads the stream from its beginning. atEnd is called once, at its good end.

@@ -24,6 +24,7 @@ const (
 	Responses Format = "responses" // OpenAI's Responses API
 	Anthropic Format = "anthropic"
 	Gemini    Format = "gemini"
+	AISDK     Format = "aisdk" // messages of Vercel's AI SDK
 	Neutral   Format = "json"
 )
 

@@ -47,8 +47,8 @@ type Field struct {
 	Choices     []Choice        `json:"choices,omitempty"` // of a string or of FieldChoices: nothing else may be said
 	Least       *int            `json:"least,omitempty"`   // characters of a string, or choices
 	Most        *int            `json:"most,omitempty"`
-	Minimum     json.Number     `json:"minimum,omitempty"` // of a number; "" means none
-	Maximum     json.Number     `json:"maximum,omitempty"`
+	Minimum     json.RawMessage `json:"minimum,omitempty"` // of a number: a number; nil means none
+	Maximum     json.RawMessage `json:"maximum,omitempty"`
 	Default     json.RawMessage `json:"default,omitempty"`
 
 	pattern *regexp.Regexp // nil: there is none, or it is in no language that is read here
@@ -175,7 +175,7 @@ func readField(name string, body json.RawMessage) (Field, error) {
 	}
 	f := Field{
 		Name: name, Type: p.Type, Title: p.Title, Description: p.Description, Format: p.Format, Pattern: p.Pattern,
-		Secret: p.Format == "password" || p.WriteOnly, Least: p.MinLength, Most: p.MaxLength, Minimum: p.Minimum, Maximum: p.Maximum, Default: p.Default,
+		Secret: p.Format == "password" || p.WriteOnly, Least: p.MinLength, Most: p.MaxLength, Minimum: json.RawMessage(p.Minimum), Maximum: json.RawMessage(p.Maximum), Default: p.Default,
 	}
 	switch p.Type {
 	case FieldString, "":
@@ -345,10 +345,10 @@ func (f Field) checkNumber(v json.RawMessage) string {
 	if f.Type == FieldInteger && !value.IsInt() {
 		return "it must be a whole number"
 	}
-	if least, ok := rational(f.Minimum); ok && value.Cmp(least) < 0 {
+	if least, ok := rational(json.Number(f.Minimum)); ok && value.Cmp(least) < 0 {
 		return "it must be at least " + string(f.Minimum)
 	}
-	if most, ok := rational(f.Maximum); ok && value.Cmp(most) > 0 {
+	if most, ok := rational(json.Number(f.Maximum)); ok && value.Cmp(most) > 0 {
 		return "it must be at most " + string(f.Maximum)
 	}
 	return ""

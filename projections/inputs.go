@@ -134,7 +134,8 @@ func (p Page) inputText(w Whole) string {
 	t.line("where       trace %s, turn %s, call %d; workspace %s; mode %s", p.Call.Trace, p.Call.Turn, p.Call.Offset,
 		cmp.Or(events.Visible(p.Workspace), "the node's own"), cmp.Or(events.Visible(p.Mode), events.ModeWrite))
 	t.line("asked       %s, until %s", stamp(p.At), stamp(p.Expires))
-	t.line("why         %s; effects before it asked: %s", p.Why, p.Effects)
+	t.line("why         %s", p.Why)
+	t.line("effects     before it asked: %s", cmp.Or(p.Effects, "unknown"))
 	for _, warning := range p.Warnings {
 		t.line("BEWARE      %s", warning)
 	}

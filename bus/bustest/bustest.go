@@ -33,7 +33,7 @@ type Promise struct {
 func Promises() []Promise {
 	var all []Promise
 	for _, group := range [][]Promise{
-		logPromises, tailPromises, queuePromises, timerPromises, cellPromises, blobPromises, livePromises, doorPromises, workerPromises,
+		logPromises, tailPromises, queuePromises, timerPromises, cellPromises, blobPromises, livePromises, doorPromises, workerPromises, measurePromises,
 	} {
 		all = append(all, group...)
 	}

@@ -82,7 +82,11 @@ func TestArchives(t *testing.T) {
 			if err := json.Unmarshal(text, &want); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, again(t, got)); diff != "" {
+			got = again(t, got)
+			for id, part := range got.Traces {
+				part.Gives.only(want.Traces[id].Gives)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("it is read otherwise than by the release that wrote it (-then +now):\n%s", diff)
 			}
 			restored(t, r)

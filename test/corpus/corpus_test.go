@@ -164,10 +164,21 @@ func TestCorpus(t *testing.T) {
 				t.Fatal(err)
 			}
 			compact(want.Messages)
+			got.only(want)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("it is read otherwise than by the release that wrote it (-then +now):\n%s", diff)
 			}
 		})
+	}
+}
+
+// only leaves out the formats that the release did not have which wrote what is wanted.
+func (g golden) only(want golden) {
+	for f := range g.Prefixes {
+		if _, then := want.Prefixes[f]; !then {
+			delete(g.Messages, f)
+			delete(g.Prefixes, f)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ var scripts = []struct {
 	{"ends", ends},
 	{"people", people},
 	{"owners", owners},
+	{"inputs", inputs},
 	{"imported", imported},
 }
 
@@ -132,6 +134,85 @@ func people() *world {
 		return s
 	}
 	w.run()
+	return w
+}
+
+// form is one that a tool asks a person to fill in.
+func form(message string) events.InputRequest {
+	return events.InputRequest{
+		ID: "q1", Kind: events.InputForm, Message: message,
+		Schema: raw(`{"type":"object","properties":{"name":{"type":"string"},"size":{"type":"string","enum":["s","l"]},"pin":{"type":"string","format":"password"}},"required":["name"]}`),
+	}
+}
+
+// asking is the end of an attempt whose tool asks a person.
+func asking(c *lifecycle.Call, requests ...events.InputRequest) lifecycle.Settle {
+	return lifecycle.Settle{
+		Call: c.Offset, Attempt: c.Attempt, Class: events.ClassInput, Answered: true, Confirmed: true, Run: 2300 * time.Microsecond,
+		Asks: &lifecycle.Asks{Requests: requests, State: "state of attempt " + strconv.Itoa(c.Attempt), Expire: time.Hour},
+	}
+}
+
+// inputs has tools that ask a person before they go on.
+func inputs() *world {
+	w := newWorld("inputs")
+	keyed := call("i2", "charge", `{"order":"o-1","ask":"pin"}`)
+	keyed.Key = "o-1"
+	w.submit("t1", events.TurnSubmitted{Format: "anthropic", CanAsk: true, Calls: []events.RawCall{
+		call("i1", "Read", `{"ask":"who"}`), keyed, call("i3", "post", `{"ask":"twice"}`), call("i4", "Read", `{"ask":"nobody"}`),
+		call("i5", "charge", `{"ask":"late"}`), call("i6", "charge", `{"ask":"lost"}`), call("i7", "Read", `{"ask":"nonsense"}`),
+	}})
+	w.perform = func(w *world, c *lifecycle.Call) lifecycle.Settle {
+		switch {
+		case c.Offset == 6:
+			return asking(c, events.InputRequest{ID: "q1", Kind: events.InputForm, Schema: raw(`{"properties":{"a":{"type":"object"}}}`)})
+		case c.Answered == nil && c.Offset == 1:
+			return asking(c, form("pin?"), events.InputRequest{ID: "q2", Kind: events.InputURL, Message: "sign \x1b[2K here", URL: "https://example.com/sign?x=1"},
+				events.InputRequest{ID: "q3", Kind: "sampling/createMessage", Raw: raw(`{"messages":[{"role":"user"}]}`)})
+		case c.Answered == nil || c.Offset == 2 && c.Rounds() == 1:
+			return asking(c, form("who?"))
+		}
+		return done(c, "goes on with "+c.Answered.Answers[0].Action+" and "+c.Goes().State)
+	}
+	w.claim(false)
+	w.run()
+	accept := events.InputAnswer{ID: "q1", Action: events.InputAccept, Content: raw(`{"name":"Mira","size":"l"}`)}
+	w.do(lifecycle.Answer{Call: 0, By: person, Answers: []events.InputAnswer{accept}, Note: "as agreed"})
+	w.run()
+	w.do(lifecycle.Park{})
+	secret := events.InputAnswer{
+		ID: "q1", Action: events.InputAccept, Content: raw(`{"name":"Mira","pin":"sluice-secret-00112233445566778899aabbccddeeff"}`),
+		Secrets: []events.SecretRef{{ID: "00112233445566778899aabbccddeeff", Path: "/pin"}},
+	}
+	w.do(lifecycle.Answer{Call: 1, By: person, Round: 1, Answers: []events.InputAnswer{{ID: "q3", Action: events.InputDecline}, {ID: "q2", Action: events.InputAccept}, secret}})
+	w.claim(false)
+	w.run() // and call 2 asks
+	w.do(lifecycle.Answer{Call: 2, By: person, Answers: []events.InputAnswer{{ID: "q1", Action: events.InputDecline}}})
+	w.run()        // and asks again
+	w.claim(false) // its owner is lost meanwhile
+	w.do(lifecycle.Answer{Call: 2, By: person, Round: 2, Answers: []events.InputAnswer{accept}})
+	w.run()                   // call 3 asks, and nobody answers
+	w.runTo(61 * time.Minute) // call 4 asks
+	w.do(lifecycle.CancelCall{Call: 4, By: person, Reason: "not today"})
+	w.run() // call 5 asks
+	w.do(lifecycle.Answer{Call: 5, By: person, Answers: []events.InputAnswer{accept}})
+	w.do(w.begin(w.turn.Calls[5]))
+	w.claim(false) // its owner is lost with the answers in its hands
+	w.run()
+	w.submit("t2", events.TurnSubmitted{Format: "openai", Calls: []events.RawCall{call("i8", "Read", `{"ask":"nobody can be asked"}`)}})
+	w.perform = func(w *world, c *lifecycle.Call) lifecycle.Settle {
+		if c.Answered == nil {
+			return asking(c, form("anybody?"))
+		}
+		return failed(c, events.ClassTool, events.ExecutionError, "nobody answered: "+c.Answered.Answers[0].Action)
+	}
+	w.claim(false)
+	w.run()
+	w.submit("t3", events.TurnSubmitted{Format: "openai", CanAsk: true, Calls: []events.RawCall{call("i9", "post", `{"ask":"open"}`)}})
+	w.perform = func(_ *world, c *lifecycle.Call) lifecycle.Settle { return asking(c, form("open")) }
+	w.claim(false)
+	w.run()
+	w.do(lifecycle.Park{}) // and there the log ends
 	return w
 }
 

@@ -67,7 +67,7 @@ func (w *world) do(cmd lifecycle.Command) {
 	w.now = w.now.Add(1500 * time.Microsecond)
 	by := events.Owner{}
 	switch cmd.(type) {
-	case lifecycle.Submit, lifecycle.Approve, lifecycle.Reject, lifecycle.CancelCall, lifecycle.CancelTurn,
+	case lifecycle.Submit, lifecycle.Approve, lifecycle.Reject, lifecycle.Answer, lifecycle.CancelCall, lifecycle.CancelTurn,
 		lifecycle.Late, lifecycle.Resolve, lifecycle.Undone, lifecycle.Note:
 	default:
 		by = w.turn.Owner

@@ -4,6 +4,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,12 +16,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-run/sluice/test/leaks"
+	"github.com/sluice-run/sluice/tools/mcp/mcptest"
 )
 
 // bin is the folder of the programs under test.
 var bin string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	mcptest.Main(context.Background()) // a scripted MCP server, in a process that is to be one
+	workerMain()   // a worker that serves tools, likewise
+	os.Exit(run(m))
+}
 
 // run builds the node once, runs the tests, and sees that nothing of them still runs.
 func run(m *testing.M) int {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -308,6 +309,12 @@ func TestNATSThrough(t *testing.T) {
 	run(0, "accepted", "", as("ops", "cancel", "cli/t1/2", "--reason", "enough")...)
 	run(1, "nothing", "", as("ops", "resolve", "cli/t1/0", "none")...)
 	run(2, "want trace/turn", "", as("ops", "cancel", "x")...)
+	run(0, `"status":"success"`, `{"calls":[{"tool":"reserve","args":{"item":"seat 4"}}]}`, as("planner", "submit", "-", "--trace", "cli", "--turn", "t4")...)
+	run(1, "role", "", as("planner", "compensate", "cli/t4/0")...)
+	run(0, "compensated by ops", "", as("ops", "compensate", "cli/t4/0", "--reason", "wrong seat")...)
+	run(0, "compensated already, by ops", "", as("ops", "compensate", "cli/t4/0")...)
+	run(1, "cannot be undone", "", as("ops", "compensate", "cli/t1/0")...)
+	run(2, "settings of its own", "", as("ops", "compensate", "cli/t4/0", "--room", "3")...)
 	n.end("cli", "t1")
 	run(0, `"status":"success"`, `{"calls":[{"tool":"echo","args":{"v":4711}}]}`, as("planner", "submit", "-", "--trace", "cli", "--turn", "t2")...)
 	run(4, "has not ended", `{"calls":[{"tool":"sleep","args":{"ms":600000}}]}`, as("planner", "submit", "-", "--trace", "cli", "--turn", "t3", "--timeout", "50ms")...)
@@ -317,6 +324,39 @@ func TestNATSThrough(t *testing.T) {
 		t.Errorf("agreed %d times to cli, and %d times to not", p.agreed("cli"), p.agreed("not"))
 	}
 	run(0, "cli/t1", "", "tail", "--data", p.data, "--from", "start", "--follow=false") // this user's own programs need no door
+}
+
+// TestNATSInboxIsFollowed: who may answer follows what waits through the door.
+func TestNATSInboxIsFollowed(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	n := p.serve("--nats-users", p.natsUsers())
+	submit := func(turn string) {
+		n.guest("planner").want("202", "", "submit", args{"trace": "f", "turn": turn, "can_ask": true, "calls": []call{ask(turn)}})
+	}
+	submit("a")
+	n.inbox("f", 1)
+	w := launch(t, nil, true, filepath.Join(bin, "sluice-node"), "inbox", "--follow", "--json", "--as", "ann", "--nats", n.natsURL("ann"))
+	lines := bufio.NewScanner(w.out)
+	lines.Buffer(nil, 1<<20)
+	want := func(id, state string) {
+		t.Helper()
+		var got page
+		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &got) != nil || got.ID != id || got.State != state {
+			t.Fatalf("followed %s, want %s %s: %s", lines.Text(), id, state, w.log.String())
+		}
+	}
+	want("f/a/0@1", "open")
+	submit("b")
+	want("f/b/0@1", "open")
+	n.guest("ann").want("200", "approved", "approve", args{"trace": "f", "turn": "a", "call": 0})
+	want("f/a/0@1", "approved")
+	n.guest("ann").want("200", "denied", "deny", args{"trace": "f", "turn": "b", "call": 0})
+	want("f/b/0@1", "denied")
+	w.signal(syscall.SIGINT)
+	if code := w.wait(t); code != 0 {
+		t.Errorf("exit %d: %s", code, w.log.String())
+	}
 }
 
 // TestNATSUsersAnew: SIGHUP takes somebody out, and a file that is wrong changes nothing.

@@ -96,15 +96,16 @@ func TestOneSpanForEachAttempt(t *testing.T) {
 	address := c.HTTP(t)
 	killed := make(chan struct{})
 	cr := &swarm{turns: *otlpCalls / 4}
-	c.Say(func(request, spans int) collector.Answer {
-		if request == 2 { // the collector has the spans, and the node never hears that it has
-			cr.now.Load().kill()
-			close(killed)
-			return collector.Answer{Keep: true, Status: 503}
+	var once atomic.Bool
+	c.Say(func(int, int) collector.Answer {
+		if int(cr.done.Load()) < cr.turns/10 || once.Swap(true) {
+			return collector.Answer{}
 		}
-		return collector.Answer{}
+		cr.now.Load().kill() // the collector has the spans, and the node never hears that it has
+		close(killed)
+		return collector.Answer{Keep: true, Status: 503}
 	})
-	serve := func() { cr.now.Store(p.serve("--otlp", address, "--log-format", "json")) }
+	serve := func() { cr.now.Store(p.serve("--otlp", address, "--log-format", "json", "--breaker-failures", "1000")) }
 	serve()
 	var wg sync.WaitGroup
 	next := make(chan int)

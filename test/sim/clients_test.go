@@ -220,7 +220,7 @@ func (s *sim) person() {
 			i = j
 		}
 	}
-	if t.Calls[i].Phase == lifecycle.PhaseInput && s.chance(0.6) {
+	if call := t.Calls[i]; call.Phase == lifecycle.PhaseInput && s.chance(0.6) || call.Input != nil && s.chance(0.2) { // or too late
 		s.say(c.key, s.input(t, i))
 		return
 	}

@@ -82,7 +82,7 @@ var ofDeciders = []mutant{
 	{"others' events have no consequences", "due.go", "	if pending {\n", "	if pending && false {\n"},
 	{"a door's refusal is passed over", "gates.go", "; r != nil {", "; false {"},
 	{"an agent answers a tool", "input.go", "if err := MayDecide(c.By, d.t.Submitted.Principal); err != nil {", "if err := error(nil); err != nil {"},
-	{"a tool is answered after a cancel", "input.go", "	case cancelled:\n		return fmt", "	case false:\n		return fmt"},
+	{"a tool is answered after a cancel", "input.go", "	case cancelled:\n		return fmt", "	case cancelled && false:\n		return fmt"},
 	{"the second answer counts", "input.go", "if have := call.Answered; have != nil {", "if have := call.Answered; have != nil && false {"},
 	{"a tool goes on without its answers", "owner.go", "|| c.Phase == PhaseGiven\n", "|| c.Phase == PhaseGiven || c.Phase == PhaseInput\n"},
 	{"nobody's answer is a yes", "input.go", "Action: events.InputCancel})", "Action: events.InputAccept})"},

@@ -105,7 +105,7 @@ func (x *session) call(ctx, outer context.Context, in tools.Invocation, d defini
 	if err != nil {
 		return events.Result{}, false, err
 	}
-	callers := ctx
+	callers, began := ctx, time.Now()
 	f := &flight{token: x.token(), trace: in.Traceparent, progress: progressOf(in)}
 	params.SetProgressToken(f.token)
 	ctx, done := x.within(ctx)
@@ -120,6 +120,9 @@ func (x *session) call(ctx, outer context.Context, in tools.Invocation, d defini
 	switch {
 	case r == nil:
 		x.tap.keeps(f)
+		if x.pipe != nil && errors.Is(context.Cause(ctx), errSlow) && x.tap.heard.Load() < began.UnixNano() {
+			x.silent.Store(true)
+		}
 		return events.Result{}, !sent && callers.Err() == nil, x.broken(ctx, outer, sent, err)
 	case r.Error != nil:
 		return events.Result{}, false, x.refused(r.Error)

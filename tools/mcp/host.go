@@ -145,11 +145,19 @@ func (s *server) status() Status {
 			st.Name = shown(strings.TrimSpace(r.ServerInfo.Name + " " + r.ServerInfo.Version))
 		}
 	}
-	for _, err := range s.bad {
+	for _, err := range append(slices.Clone(s.bad), each(s.refused)...) {
 		st.Refused = append(st.Refused, events.Visible(err.Error()))
 	}
-	if s.refused != nil {
-		st.Refused = append(st.Refused, events.Visible(s.refused.Error()))
-	}
 	return st
+}
+
+// each are the errors that one is joined of.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
 }

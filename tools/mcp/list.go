@@ -3,9 +3,11 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -39,6 +41,8 @@ type page struct {
 	Tools []json.RawMessage `json:"tools"`
 	Next  string            `json:"nextCursor"`
 	TTL   float64           `json:"ttlMs"`
+
+	kept map[string]bool // tools that the SDK takes; nil where it has not looked
 }
 
 // list asks the server for all its tools.
@@ -47,6 +51,9 @@ func (s *session) list(ctx context.Context) (l listing, err error) {
 	cursor := ""
 	for range maxPages {
 		p, err := s.page(ctx, cursor)
+		if cursor == "" && s.toolless(err) {
+			return l, nil
+		}
 		if err != nil {
 			return l, fmt.Errorf("list its tools: %w", err)
 		}
@@ -54,7 +61,7 @@ func (s *session) list(ctx context.Context) (l listing, err error) {
 			l.fresh = min(max(time.Duration(min(p.TTL, 1e9))*time.Millisecond, 5*s.times.Relist), maxTTL)
 		}
 		for _, raw := range p.Tools {
-			l.take(raw, seen)
+			l.take(raw, seen, p.kept)
 			if len(l.tools) > maxTools {
 				return l, fmt.Errorf("it lists more than %d tools", maxTools)
 			}
@@ -67,6 +74,14 @@ func (s *session) list(ctx context.Context) (l listing, err error) {
 	return l, fmt.Errorf("its list of tools has more than %d pages", maxPages)
 }
 
+// toolless says that an error is that of a server which has no tools, and does not say
+// that it has: one of resources or prompts alone.
+func (s *session) toolless(err error) bool {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	r := s.cs.InitializeResult()
+	return ok && e.Code == jsonrpc.CodeMethodNotFound && (r == nil || r.Capabilities == nil || r.Capabilities.Tools == nil)
+}
+
 // page asks for one page. What counts is the answer as it came: the SDK's values have
 // lost the order of members and the digits of numbers, and one tool that it cannot decode
 // hides all others.
@@ -74,8 +89,14 @@ func (s *session) page(ctx context.Context, cursor string) (p page, err error) {
 	ctx, done := s.within(ctx)
 	defer done()
 	f := &flight{list: true}
-	_, err = s.cs.ListTools(f.with(ctx), &mcp.ListToolsParams{Cursor: cursor})
+	sdk, err := s.cs.ListTools(f.with(ctx), &mcp.ListToolsParams{Cursor: cursor})
 	r, _ := f.abandon(nil)
+	if err == nil {
+		p.kept = make(map[string]bool, len(sdk.Tools))
+		for _, t := range sdk.Tools {
+			p.kept[t.Name] = true
+		}
+	}
 	switch {
 	case r == nil && err != nil:
 		return p, s.explain(ctx, err)
@@ -88,7 +109,7 @@ func (s *session) page(ctx context.Context, cursor string) (p page, err error) {
 }
 
 // take adds one tool, or says why it cannot be used.
-func (l *listing) take(raw json.RawMessage, seen map[string]bool) {
+func (l *listing) take(raw json.RawMessage, seen, kept map[string]bool) {
 	d := definition{raw: raw}
 	if err := json.Unmarshal(raw, &d); err != nil || d.Name == "" {
 		l.bad = append(l.bad, fmt.Errorf("a tool that is none: %s", clip(shown(string(raw)), 120)))
@@ -99,6 +120,10 @@ func (l *listing) take(raw json.RawMessage, seen map[string]bool) {
 		return
 	}
 	seen[d.Name] = true
+	if kept != nil && !kept[d.Name] {
+		l.bad = append(l.bad, fmt.Errorf("%s: its x-mcp-header annotations are not those of the protocol", shown(d.Name)))
+		return
+	}
 	if d.Execution != nil && d.Execution.TaskSupport == "required" {
 		l.bad = append(l.bad, fmt.Errorf("%s: it can only be called as a task, which is not spoken here", shown(d.Name)))
 		return

@@ -25,8 +25,8 @@ type Config struct {
 	// Provide registers all tools of one source, in place of its earlier ones; required.
 	// It is tools.Registry's.
 	Provide func(source string, list []tools.Tool) error
-	// Sandbox is what contains servers that are started: of it Use, Hide, Limits, Read
-	// and Writable count. The zero value contains nothing.
+	// Sandbox is what contains servers that are started: of it Use, Hide and Limits count.
+	// The zero value contains nothing.
 	Sandbox sandbox.Policy
 	// Workspace is where servers run whose entry names no directory: absolute.
 	Workspace string

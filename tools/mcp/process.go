@@ -114,6 +114,9 @@ func locate(command, path, dir string) (string, error) {
 // environment is all that a server sees of this process.
 func environment(s Server, path, mark string) []string {
 	vars := map[string]string{"PATH": path, "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
+	if home, err := os.UserHomeDir(); err == nil && s.Open {
+		vars["HOME"] = home // it is the operator's in any case
+	}
 	maps.Copy(vars, s.Env)
 	vars[marker] = mark
 	var env []string
@@ -132,8 +135,8 @@ func containment(s Server, c Config, dir, path, command string) sandbox.Policy {
 	}
 	p := c.Sandbox
 	p.Workspace, p.Write, p.Network, p.Path = dir, false, s.Network, path
-	p.Read = slices.Concat(c.Sandbox.Read, s.Read, homes(command, c.Sandbox.Hide))
-	p.Writable = slices.Concat(c.Sandbox.Writable, s.Write)
+	p.Read = slices.Concat(s.Read, homes(command, c.Sandbox.Hide))
+	p.Writable = slices.Clone(s.Write)
 	return p
 }
 

@@ -35,6 +35,7 @@ type server struct {
 	mu      sync.Mutex
 	state   State
 	why     error         // of Down
+	last    string        // why it was down last
 	retry   time.Time     // of Down: when it is tried again
 	turn    chan struct{} // closed when the state changes next
 	session *session      // of Up
@@ -42,6 +43,7 @@ type server struct {
 	bad     []error
 	refused error // what the registry said of the tools
 	known   bool  // it has been there
+	older   bool  // it is asked for an older revision; run's own
 	tried   chan struct{}
 	once    sync.Once
 }
@@ -65,12 +67,11 @@ func (s *server) run(ctx context.Context) {
 	s.standIn()
 	failures := 0
 	for ctx.Err() == nil {
-		began := time.Now()
-		err := s.serve(ctx)
+		lasted, err := s.serve(ctx)
 		if ctx.Err() != nil {
 			break
 		}
-		if s.wasUp(began) {
+		if lasted >= s.cfg.Times.Healthy {
 			failures = 0
 		}
 		s.down(err, s.pause(failures))
@@ -79,13 +80,6 @@ func (s *server) run(ctx context.Context) {
 	}
 	s.to(Stopped, nil, nil)
 	_ = s.cfg.Provide(source(s.spec.Name), nil) // taking away refuses nothing
-}
-
-// wasUp says that the connection that has just ended was a good one.
-func (s *server) wasUp(began time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.session != nil && time.Since(began) >= s.cfg.Times.Healthy
 }
 
 // pause is how long to wait after so many failures in a row: the first is taken for an
@@ -118,26 +112,33 @@ func (s *server) rest(ctx context.Context) {
 	s.to(Connecting, nil, nil)
 }
 
-// serve connects, and returns why the connection has ended.
-func (s *server) serve(ctx context.Context) error {
+// serve connects, and returns why the connection has ended, and how long it lasted.
+func (s *server) serve(ctx context.Context) (lasted time.Duration, err error) {
 	attempt, stop := context.WithTimeoutCause(ctx, s.cfg.Times.Connect, fmt.Errorf("it was not ready within %v", s.cfg.Times.Connect))
 	defer stop()
-	x, err := open(attempt, ctx, s.spec, s.cfg)
+	x, err := open(attempt, ctx, s.spec, s.cfg, s.older)
 	if err != nil {
-		return err
+		s.older = !s.older
+		return 0, err
 	}
+	s.older = x.revision() < newRevision
 	l, err := x.list(attempt)
 	if err != nil {
 		x.end(err)
-		return err
+		return 0, err
 	}
 	stop()
+	began := time.Now()
 	s.provide(l)
+	s.mu.Lock()
+	s.last = ""
+	s.mu.Unlock()
 	s.to(Up, x, nil)
 	s.log.Info("an MCP server is connected", "revision", x.revision(), "tools", len(s.offers()))
 	err = s.follow(x, l.fresh)
+	s.to(Connecting, nil, nil) // who calls now waits for what comes next
 	x.end(err)
-	return err
+	return time.Since(began), err
 }
 
 // follow keeps the list of tools, until the session ends. It returns why that has.
@@ -252,9 +253,15 @@ func (s *server) to(state State, x *session, why error) {
 func (s *server) down(why error, pause time.Duration) {
 	s.mu.Lock()
 	s.retry = time.Now().Add(pause)
+	again := s.last == why.Error()
+	s.last = why.Error()
 	s.mu.Unlock()
 	s.to(Down, nil, why)
-	s.log.Warn("an MCP server is down", "err", why, "again", pause.Round(time.Millisecond))
+	tell := s.log.Warn
+	if again {
+		tell = s.log.Debug // it has been said
+	}
+	tell("an MCP server is down", "err", why, "again", pause.Round(time.Millisecond))
 }
 
 // errDown says that a server is not there.

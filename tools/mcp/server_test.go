@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -235,6 +236,24 @@ func TestToolsThatCannotBe(t *testing.T) {
 	}
 }
 
+func TestHeadersThatAToolMayNotHave(t *testing.T) {
+	w := begin(t, mcptest.Options{Tools: []string{"echo"}, Extra: []string{
+		`{"name":"headed","inputSchema":{"type":"object","properties":{"a":{"type":"object","x-mcp-header":"A"}}}}`,
+	}})
+	if st := w.state(); len(w.names()) != 1 || len(st.Refused) != 1 || !strings.Contains(st.Refused[0], "headed: its x-mcp-header") {
+		t.Errorf("%v, %+v", w.names(), st)
+	}
+}
+
+func TestAServerWithoutTools(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		w := begin(t, mcptest.Options{Revision: revision, Toolless: true})
+		if st := w.state(); st.State != Up || len(w.names()) != 0 {
+			t.Errorf("%+v", st)
+		}
+	})
+}
+
 func TestNoiseIsPassedOver(t *testing.T) {
 	w := begin(t, mcptest.Options{})
 	if r := w.call("garbage", `{}`); r.Class != events.ClassOK || r.Result.Text.Text != "clean" {
@@ -277,6 +296,47 @@ func TestAServerThatHangs(t *testing.T) {
 	}
 	until(t, "it is begun anew", func() bool { return w.noted("list") >= 2 })
 	until(t, "it answers", func() bool { return w.call("echo", `{"v":1}`).Class == events.ClassOK })
+}
+
+// So is one that is never at rest: a call's whole time in silence is enough.
+func TestAServerThatHangsWhileCallsCome(t *testing.T) {
+	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, c *Config) {
+		s.Limits.Wall = time.Second
+		c.Times.Ping, c.Times.Pong, c.Times.Close = time.Hour, 200*time.Millisecond, 100*time.Millisecond
+	})
+	w.call("stall", `{}`)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() { // one is always on its way
+			for first := i == 0; ; first = false {
+				select {
+				case <-stop:
+					return
+				default:
+					wall := time.Second
+					if first {
+						wall = 500 * time.Millisecond
+					}
+					w.run(t.Context(), w.tool("echo"), `{"v":1}`, func(in *tools.Invocation) { in.Deadline = time.Now().Add(wall) })
+				}
+			}
+		})
+	}
+	until(t, "it is begun anew", func() bool { return w.noted("list") >= 2 })
+	close(stop)
+	wg.Wait()
+}
+
+// A server of before the newest revision may not even refuse what it does not know.
+func TestAServerThatIgnoresWhatIsNew(t *testing.T) {
+	w := begin(t, mcptest.Options{Revision: mcptest.Old, Mute: true}, func(_ *world, _ *Server, c *Config) {
+		c.Times.Connect = 2 * time.Second
+	})
+	until(t, "it is spoken to in its own revision", func() bool { return w.state().State == Up })
+	if st := w.state(); st.Revision != mcptest.Old {
+		t.Errorf("%+v", st)
+	}
 }
 
 func TestAServerSeesLittleOfTheNode(t *testing.T) {

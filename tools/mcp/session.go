@@ -21,6 +21,9 @@ import (
 // tool asks for input by its answer.
 const newRevision = "2026-07-28"
 
+// oldRevision is the newest one before that.
+const oldRevision = "2025-11-25"
+
 // session is one connection to a server, from its start to its end.
 type session struct {
 	server Server
@@ -40,6 +43,7 @@ type session struct {
 	tokens atomic.Int64
 	busy   atomic.Int64  // calls that run
 	doubt  chan struct{} // holds one: somebody thinks that the server is gone
+	silent atomic.Bool   // it has said nothing for the whole time of a call
 }
 
 // revision is the one that was agreed on.
@@ -51,8 +55,9 @@ func (s *session) revision() string {
 }
 
 // open starts a server, or reaches it, and agrees with it on a revision. own is the life
-// of the session, ctx that of the attempt.
-func open(ctx, own context.Context, s Server, c Config) (_ *session, err error) {
+// of the session, ctx that of the attempt. older says not to ask for the newest revision,
+// which some servers of before it do not even refuse.
+func open(ctx, own context.Context, s Server, c Config, older bool) (_ *session, err error) {
 	x := &session{server: s, times: c.Times, log: c.Log.With("server", s.Name), tap: newTap(), doubt: make(chan struct{}, 1)}
 	x.ctx, x.stop = context.WithCancelCause(own)
 	transport, err := x.transport(ctx, c)
@@ -60,7 +65,11 @@ func open(ctx, own context.Context, s Server, c Config) (_ *session, err error) 
 		x.stop(err)
 		return nil, err
 	}
-	if x.cs, err = x.client(c).Connect(ctx, transport, nil); err != nil {
+	want := &mcp.ClientSessionOptions{}
+	if older {
+		want.ProtocolVersion = oldRevision
+	}
+	if x.cs, err = x.client(c).Connect(ctx, transport, want); err != nil {
 		err = x.explain(ctx, err)
 		x.end(err)
 		return nil, err
@@ -163,11 +172,11 @@ const looks = 2
 
 // look asks the server whether it is there. Any answer is one: revisions without ping
 // refuse it. A server behind pipes that is busy may be deaf meanwhile: its process lives,
-// and its calls have their deadlines.
+// and its calls have their deadlines. One of them has to pass first, in silence.
 func (s *session) look() error {
 	var err error
 	for range looks {
-		if s.pipe != nil && s.busy.Load() > 0 {
+		if s.pipe != nil && s.busy.Load() > 0 && !s.silent.Load() {
 			return nil
 		}
 		ctx, stop := context.WithTimeout(s.ctx, s.times.Pong)
@@ -175,6 +184,7 @@ func (s *session) look() error {
 		err = s.cs.Ping(f.with(ctx), nil)
 		stop()
 		if r, _ := f.abandon(nil); err == nil || s.ctx.Err() != nil || r != nil && !unreachable(r) {
+			s.silent.Store(false)
 			return nil
 		}
 	}

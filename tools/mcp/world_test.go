@@ -20,7 +20,7 @@ import (
 
 // TestMain checks for goroutines that are left, and is the server that tests start.
 func TestMain(m *testing.M) {
-	mcptest.Main()
+	mcptest.Main(context.Background())
 	goleak.VerifyTestMain(m)
 }
 
@@ -29,7 +29,7 @@ const patience = time.Minute
 
 // world is a host with one server, and a registry.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	o        mcptest.Options
 	registry *tools.Registry
 	host     *Host
@@ -40,7 +40,7 @@ type world struct {
 
 // journal is a log that tests look at.
 type journal struct {
-	t     *testing.T
+	t     testing.TB
 	lines chan string
 }
 
@@ -53,7 +53,7 @@ func (j *journal) Write(p []byte) (int, error) {
 }
 
 // begin starts a server with its behaviour, as a process, and waits until it was tried.
-func begin(t *testing.T, o mcptest.Options, edit ...func(*world, *Server, *Config)) *world {
+func begin(t testing.TB, o mcptest.Options, edit ...func(*world, *Server, *Config)) *world {
 	t.Helper()
 	dir := t.TempDir()
 	if o.Journal == "" {
@@ -71,7 +71,7 @@ func begin(t *testing.T, o mcptest.Options, edit ...func(*world, *Server, *Confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.spec = Server{Name: "srv", Command: self, Env: map[string]string{mcptest.Variable: string(script)}}
+	w.spec = Server{Name: "srv", Command: self, Env: map[string]string{mcptest.Variable: string(script), "GORACE": "atexit_sleep_ms=0"}}
 	cfg := Config{Provide: w.registry.Provide, Workspace: dir, Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	cfg.Times.Relist, cfg.Times.Close = 10*time.Millisecond, 10*time.Second
 	for _, e := range edit {
@@ -129,7 +129,7 @@ func (w *world) run(ctx context.Context, tool tools.Tool, args string, edit ...f
 }
 
 // until waits for a fact.
-func until(t *testing.T, what string, is func() bool) {
+func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for tick := time.NewTicker(5 * time.Millisecond); !is(); {

@@ -38,8 +38,8 @@ func (c *chat) listen(ctx context.Context) (wire.Answer, error) {
 			}
 		case ctx.Err() != nil:
 			return c.end(ctx)
-		case errors.Is(err, bus.ErrUnavailable) && c.r.ctx.Err() == nil && !time.Now().Before(c.silentAt):
-			c.alive() // what was said while the way was cut, nobody heard: the worker may be well
+		case errors.Is(err, bus.ErrUnavailable) && c.r.ctx.Err() == nil:
+			c.cut(ctx)
 		default:
 			return c.lost(ctx)
 		}
@@ -53,6 +53,27 @@ func (c *chat) close() {
 
 // alive notes a sign of life.
 func (c *chat) alive() { c.silentAt = time.Now().Add(c.r.cfg.silence()) }
+
+// cut waits a moment, where the way to the workers is cut. What they said meanwhile nobody
+// has heard, and they may be well: their silence begins anew.
+func (c *chat) cut(ctx context.Context) {
+	c.wait(ctx, min(time.Until(c.silentAt), c.r.cfg.silence()/beats))
+	c.alive()
+}
+
+// wait waits, or until nobody wants the errand any more.
+func (c *chat) wait(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-c.r.ctx.Done():
+	}
+}
 
 func (c *chat) tell(body any) { c.r.say([]word{{c.worker, body}}) }
 
@@ -146,7 +167,7 @@ func (c *chat) end(ctx context.Context) (wire.Answer, error) {
 // lost gives up a worker that is silent.
 func (c *chat) lost(ctx context.Context) (wire.Answer, error) {
 	c.tell(c.word(wire.TypeCancel, "nothing is heard of you"))
-	if c.tier != events.Readonly {
+	if !c.harmless() {
 		tools.Tell(ctx, tools.Ending{Remote: true}) // it may be at work all the same
 	}
 	c.later(ctx)

@@ -19,6 +19,7 @@ type errand struct {
 	verb, tool, digest string
 	tier               events.Tier
 	in                 tools.Invocation
+	honours            bool         // the tool does one effect for one key
 	done               *wire.Result // to be undone; nil: nothing is
 }
 
@@ -28,6 +29,9 @@ const (
 	nobodyThis = 200 * time.Millisecond // until it is offered again where nobody serves, who comes back may take it
 	otherwise  = 50 * time.Millisecond  // where one refused that another may take
 )
+
+// harmless says whether the errand may be done twice.
+func (e errand) harmless() bool { return e.tier == events.Readonly || e.honours && e.in.Key != "" }
 
 // work is what the worker gets to see.
 func (e errand) work() ([]byte, error) {
@@ -128,6 +132,7 @@ func (c *chat) offer(ctx context.Context) error {
 				return &tools.Error{Class: events.ClassCancelled, Effects: events.EffectsNone, Message: "no worker had begun it"}
 			case errors.Is(err, bus.ErrUnavailable):
 				why = "the way to the workers is cut"
+				c.wait(ctx, nobodyThis)
 			}
 			break
 		}

@@ -52,6 +52,9 @@ type word struct {
 // say says words. Roster.mu is not held.
 func (r *Roster) say(words []word) {
 	for _, w := range words {
+		if told, ok := w.body.(wire.Told); ok && r.cfg.Quiet && told.Type == wire.TypeTold {
+			continue
+		}
 		body, err := wire.Encode(w.body)
 		if err == nil {
 			err = r.cfg.Workers.TellWorker(r.ctx, w.to, body)

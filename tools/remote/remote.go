@@ -41,6 +41,10 @@ type Config struct {
 	// may write a file, for the next start's Known. nil: nobody keeps them.
 	Keep func([]Known)
 
+	// Quiet hears workers without telling them what becomes of their definitions: for who
+	// only looks.
+	Quiet bool
+
 	Now func() time.Time // nil means time.Now
 	Log *slog.Logger     // nil discards
 }

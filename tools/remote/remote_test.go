@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -364,7 +363,7 @@ func TestFloods(t *testing.T) {
 }
 
 // TestTheWayIsCut: a node that is cut off from the workers does not take that for their
-// silence.
+// silence, and begins nothing meanwhile.
 func TestTheWayIsCut(t *testing.T) {
 	staged(t, declared, func(s *stage) {
 		h := s.sit("a", func(h *hand, heard bus.Heard, m map[string]any) {
@@ -373,17 +372,24 @@ func TestTheWayIsCut(t *testing.T) {
 				h.accept(heard)
 			case wire.TypeGo:
 				go func() {
-					time.Sleep(8 * time.Second)
+					for range 15 {
+						time.Sleep(time.Second)
+						h.ended(heard, m, wire.Answer{Type: wire.TypeBeat})
+					}
 					h.ended(heard, m, text("done"))
 				}()
 			}
 		}, "saw")
 		h.here("saw", definition(events.Irreversible))
-		_, err := s.r.cfg.Workers.OpenJob(s.t.Context(), "x")
-		if err != nil && !errors.Is(err, bus.ErrUnavailable) {
-			t.Fatal(err)
-		}
+		tool := s.there("saw", true)
+		end := make(chan tools.Report)
+		go func() { end <- s.call(s.t.Context(), "saw", tools.Options{}) }()
+		time.Sleep(time.Second)
 		s.view.Disconnect()
-		is(t, s.call(s.t.Context(), "saw", tools.Options{}), events.ClassUnavailable, events.EffectsNone, "not begun")
+		time.Sleep(9 * time.Second)
+		in := tools.Invocation{Call: events.CallKey{Trace: "tr", Turn: "other"}, Attempt: 1}
+		is(t, tools.Execute(s.t.Context(), tool, in, tools.Options{}), events.ClassUnavailable, events.EffectsNone, "not begun")
+		s.view.Connect()
+		is(t, <-end, events.ClassOK, events.EffectsDone, "done")
 	})
 }

@@ -19,7 +19,7 @@ func (r *Roster) tool(name, digest string, d wire.Definition) tools.Tool {
 		Limits: limitsOf(d.Limits), HonoursKey: d.HonoursKey && believed, Key: keyOf(d.Key),
 		Containment: func(tools.Invocation) string { return "remote" },
 	}}
-	made := errand{tool: name, digest: digest, tier: tier}
+	made := errand{tool: name, digest: digest, tier: tier, honours: t.HonoursKey}
 	t.Run = func(ctx context.Context, in tools.Invocation) (events.Result, error) {
 		e := made
 		e.verb, e.in = wire.VerbRun, in

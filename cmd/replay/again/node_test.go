@@ -292,7 +292,7 @@ func TestReadingsAreTheToolsOwn(t *testing.T) {
 	args := []string{
 		`{}`, `{"path":"a"}`, `{"path":"../a"}`, `{"path":"./a/../b"}`, `{"path":""}`, `{"path":7}`, `{"command":"ls -l"}`, `{"command":"rm x"}`, `{"command":"pwd\nrm -r x"}`,
 		`{"command":"curl https://a.example/x > y"}`, `{"command":7}`, `{"url":"https://Example.COM./a"}`, `{"url":"http://a:8080/"}`, `{"url":"ftp://a/"}`, `{"url":"http://u@127.0.0.1/"}`,
-		`{"url":"http://[::1]/"}`, `{"url":"http://[fe80::1%25eth0]/"}`, `{"url":"http://a b/"}`, `{"url":"http://a:0/"}`, `{"url":""}`, `{"url":"//a/b"}`, `{"url":"http:///x"}`, `{"url":"http://a:80/"}`, `{"url":"https://a:443/"}`, `{"url":"https://a:80/"}`, `{"url":"http://./"}`, `{"url":"http://a:/"}`, `{"v":1}`,
+		`{"url":"http://[::1]/"}`, `{"url":"http://[fe80::1%25eth0]/"}`, `{"url":"http://a b/"}`, `{"url":"http://a:0/"}`, `{"url":""}`, `{"url":"//a/b"}`, `{"url":"http:///x"}`, `{"url":"http://a:80/"}`, `{"url":"https://a:443/"}`, `{"url":"https://a:80/"}`, `{"url":"http://./"}`, `{"url":"http://a:/"}`, `{"v":1}`, `{"readonly":true}`, `{"readonly":7}`,
 	}
 	for _, tool := range realTools(t, t.TempDir()) {
 		if !again.Readable(tool.Name) {

@@ -30,7 +30,11 @@ var readings = map[string]reading{
 
 	"blob": harmless, "deaf_sleep": harmless, "down": harmless, "echo": harmless, "flaky": harmless, "nil": harmless,
 	"panic": harmless, "sleep": harmless, "unavailable": harmless,
-	"approve_me": acting(events.Approval), "charge": acting(events.Irreversible), "counter": acting(events.Irreversible),
+	"json_schema_2020_12_tool": harmless, "test_audio_content": harmless, "test_elicitation": harmless, "test_elicitation_sep1034_defaults": harmless,
+	"test_elicitation_sep1330_enums": harmless, "test_embedded_resource": harmless, "test_error_handling": harmless, "test_image_content": harmless,
+	"test_multiple_content_types": harmless, "test_sampling": harmless, "test_simple_text": harmless, "test_tool_with_logging": harmless,
+	"test_tool_with_progress": harmless,
+	"ask":                     asking, "approve_me": acting(events.Approval), "charge": acting(events.Irreversible), "counter": acting(events.Irreversible),
 	"reserve": acting(events.Reversible), lifecycle.UndoTool: acting(events.Irreversible),
 }
 
@@ -44,6 +48,15 @@ func shellLine(args json.RawMessage) (events.Operation, events.Tier) {
 		return op, events.Readonly
 	}
 	return op, events.Irreversible
+}
+
+// asking reads the fixture that asks a person, which can be told to have no effect.
+func asking(args json.RawMessage) (events.Operation, events.Tier) {
+	var in struct{ Readonly bool }
+	if json.Unmarshal(args, &in) == nil && in.Readonly {
+		return harmless(args)
+	}
+	return acting(events.Irreversible)(args)
 }
 
 // onPath reads a tool that works on the file that its argument path names, or on

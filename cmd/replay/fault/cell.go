@@ -65,7 +65,7 @@ func newCell(s *Script, system *actors.System, names func() string, strikes ...*
 	c.acts = slices.Clone(s.acts)
 	c.approval = lifecycle.DefaultApproval
 	for _, k := range s.calls {
-		if k.asked != nil && !k.answered || k.unheard || slices.ContainsFunc(strikes, func(x *strike) bool { return x.row.Kind == Expiry }) {
+		if k.asked != nil && !k.answered || k.inputs > k.heard || slices.ContainsFunc(strikes, func(x *strike) bool { return x.row.Kind == Expiry }) {
 			c.approval = expiry
 		}
 	}

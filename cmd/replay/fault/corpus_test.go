@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,10 +23,15 @@ var (
 	seedFlag      = flag.Uint64("fault.seed", 1, "the seed of the first round")
 )
 
-// corpusTraces are the traces of a log of the first release.
+// corpusTraces are the traces of a log of the first release, or of another that is named
+// before it.
 func corpusTraces(t testing.TB, name string) []Trace {
 	t.Helper()
-	l, err := corpus.Read("v1", name)
+	release, log, named := strings.Cut(name, "/")
+	if !named {
+		release, log = "v1", name
+	}
+	l, err := corpus.Read(release, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +123,7 @@ func plan(t testing.TB, scripts []*Script) *Plan {
 // release's own: other words for what a model cannot have, and an abandoned turn, whose
 // owners are not lost again.
 func TestCorpus(t *testing.T) {
-	for name, want := range map[string]string{"ends": "[t1/3 t1/4 t3/0]", "owners": "[t2/1]", "people": "[]", "imported": "[]"} {
+	for name, want := range map[string]string{"ends": "[t1/3 t1/4 t3/0]", "owners": "[t2/1]", "people": "[]", "imported": "[]", "v2/inputs": "[]"} {
 		t.Run(name, func(t *testing.T) {
 			p := plan(t, scriptsOf(t, corpusTraces(t, name)))
 			differs := []string{}

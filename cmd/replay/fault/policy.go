@@ -96,7 +96,7 @@ func (c *cell) own(x *strike, t lifecycle.Turn, i int) rule {
 	case x.row.Kind == Uncertain:
 		return mustBeSame("an append that is not answered is looked for in the log, and decided again where it is not there")
 	case x.row.Kind == BreakerOpen && c.s.calls[i].tool == c.s.calls[x.pair.Call].tool:
-		return c.broken(call)
+		return c.broken(call, i)
 	case x.pair.Call != events.TurnEvent && x.pair.Call != i && !x.row.loses:
 		return mustBeSame("the fault is another call's")
 	case x.row.Kind == Expiry:
@@ -110,9 +110,9 @@ func (c *cell) own(x *strike, t lifecycle.Turn, i int) rule {
 }
 
 // broken is the rule where the tool's breaker has opened.
-func (c *cell) broken(call *lifecycle.Call) rule {
+func (c *cell) broken(call *lifecycle.Call, i int) rule {
 	r := rule{same: true, other: []events.Standing{events.AnswerDenied, events.AnswerFailed}, code: events.CircuitOpen, why: "the breaker of its tool is open: it is denied where the breaker is asked once more before its start"}
-	if call != nil && call.Attempt > 0 {
+	if call != nil && call.Attempt > 0 || c.s.calls[i].inputs > 0 { // it may be asked behind a person's answers, too
 		r.other = append(r.other, events.AnswerUnknown)
 		r.code = ""
 	}
@@ -209,6 +209,8 @@ func (c *cell) afterEnd(x *strike, i int) rule {
 	switch {
 	case retries:
 		return rule{same: true, other: []events.Standing{events.AnswerFailed, events.AnswerUnknown}, code: events.CircuitOpen, why: "its tool was not there, and a second attempt can do no harm: it is tried again"}
+	case (x.row.class == events.ClassInvalid || x.row.class == events.ClassConflict) && tier != events.Readonly && k.tries(x.attempt) < x.attempt:
+		return mustBe(events.AnswerUnknown, "its tool refused to go on with what a person had answered, and what it had done before it asked is not known")
 	case x.row.class == events.ClassInvalid || x.row.class == events.ClassConflict:
 		return mustBe(events.AnswerFailed, "its tool refused before it had an effect: it has failed")
 	case tier == events.Readonly:

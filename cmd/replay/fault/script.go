@@ -56,7 +56,7 @@ type callScript struct {
 	asked    *events.ApprovalRequested // the last
 	answered bool                      // a person answered
 	inputs   int                       // how often its tool asked a person
-	unheard  bool                      // and nobody had answered it in time
+	heard    int                       // how often a person answered it
 	denied   *events.Denied
 	late     bool // it was denied as it was about to start
 	reuses   *events.Deduplicated
@@ -247,9 +247,9 @@ func (s *Script) approved(k *callScript, e *events.Approved) {
 // given takes up what a tool got for its asking.
 func (s *Script) given(k *callScript, e *events.InputGiven) {
 	if e.By == nil {
-		k.unheard = k.unheard || s.sub.CanAsk
 		return
 	}
+	k.heard++
 	cmd := lifecycle.Answer{Call: k.offset, By: *e.By, Round: e.Round, Answers: e.Answers, Note: e.Note}
 	s.acts = append(s.acts, act{doAnswer, k.offset, events.KindInputRequested, k.offset, e.Round, cmd, patience, nil})
 }

@@ -11,8 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Old and New are the revisions that the server speaks.
@@ -34,17 +37,23 @@ type Options struct {
 	TTL      int      `json:"ttl,omitempty"`      // of its list, in ms
 	Page     int      `json:"page,omitempty"`     // tools on one page of its list; 0 means all
 	Extra    []string `json:"extra,omitempty"`    // definitions of more tools, as JSON
+	Beat     string   `json:"beat,omitempty"`     // a file that a child of the server, which never ends by itself, adds a line to every 10 ms
+	Mute     bool     `json:"mute,omitempty"`     // it does not answer what it does not know
+	Toolless bool     `json:"toolless,omitempty"` // it has no tools at all, and knows no request for them
 }
 
 // Variable is where a process finds its Options.
 const Variable = "MCPTEST_SERVER"
 
 // Main makes a server of a process whose environment has Variable, and never returns
-// then. It is for the beginning of a TestMain, or of a main.
-func Main() {
+// then. It is for the beginning of a TestMain, or of a main. ctx is the server's life.
+func Main(ctx context.Context) {
 	text, is := os.LookupEnv(Variable)
 	if !is {
 		return
+	}
+	if path := os.Getenv(beating); path != "" {
+		beat(path)
 	}
 	var o Options
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -57,9 +66,37 @@ func Main() {
 			os.Exit(3)
 		}
 	}
+	if o.Beat != "" {
+		beats(o.Beat)
+	}
 	s := Make(o)
-	s.Serve(context.Background(), os.Stdin, os.Stdout)
+	s.Serve(ctx, os.Stdin, os.Stdout)
 	os.Exit(0)
+}
+
+// beating makes a process a beat, and names its file.
+const beating = "MCPTEST_BEAT"
+
+// beats starts a child that outlives the server, where it may.
+func beats(path string) {
+	self, err := os.Executable()
+	if err != nil {
+		return
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), beating+"="+path)
+	_ = cmd.Start() // a test misses its beat
+}
+
+// beat adds lines to a file for ever.
+func beat(path string) {
+	for {
+		if f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+			fmt.Fprintln(f, "beat")
+			_ = f.Close()
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 // Server is one server. Over HTTP it is an http.Handler.
@@ -74,6 +111,8 @@ type Server struct {
 	changes int
 	push    func(any) // to the client, unasked
 	asked   int
+
+	stalled atomic.Bool // it reads nothing any more
 }
 
 // Make makes a server.
@@ -145,6 +184,9 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) {
 			s.note("end of input")
 			return
 		}
+		if s.stalled.Load() {
+			select {} // until somebody ends it
+		}
 		var m message
 		if json.Unmarshal(line, &m) != nil {
 			continue
@@ -185,6 +227,9 @@ func (s *Server) handle(ctx context.Context, m message, put func(any), raw func(
 	}
 	info := map[string]any{"name": "mcptest", "version": "1"}
 	caps := map[string]any{"tools": map[string]any{"listChanged": true}}
+	if s.o.Toolless {
+		caps = map[string]any{"prompts": map[string]any{}}
+	}
 	switch m.Method {
 	case "":
 		s.answered(m)
@@ -197,7 +242,9 @@ func (s *Server) handle(ctx context.Context, m message, put func(any), raw func(
 		result(map[string]any{"protocolVersion": s.o.Revision, "capabilities": caps, "serverInfo": info})
 	case "server/discover":
 		if s.o.Revision != New {
-			fail(-32601, "method not found", nil)
+			if !s.o.Mute {
+				fail(-32601, "method not found", nil)
+			}
 			return
 		}
 		result(map[string]any{"supportedVersions": []string{New}, "capabilities": caps, "resultType": "complete", "_meta": map[string]any{"io.modelcontextprotocol/serverInfo": info}})
@@ -208,6 +255,10 @@ func (s *Server) handle(ctx context.Context, m message, put func(any), raw func(
 		}
 		result(map[string]any{})
 	case "tools/list":
+		if s.o.Toolless {
+			fail(-32601, "no tools here", nil)
+			return
+		}
 		s.note("list")
 		result(s.list(m.Params))
 	case "tools/call":

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -21,8 +21,8 @@ const none = `{"type":"object"}`
 
 // all are the tools there are.
 var all = []tool{
-	{"echo", `{"type":"object","properties":{"v":{}},"required":["v"]}`, `{"readOnlyHint":true}`, "", func(c *running) { c.text(string(c.arg("v"))) }},
-	{"sleep", `{"type":"object","properties":{"ms":{"type":"integer"}}}`, "", "", func(c *running) {
+	{"echo", `{"type":"object","properties":{"v":{"description":"anything"}},"required":["v"],"additionalProperties":false}`, `{"readOnlyHint":true}`, "", func(c *running) { c.text(string(c.arg("v"))) }},
+	{"sleep", `{"type":"object","properties":{"ms":{"type":"integer","description":"milliseconds"}},"additionalProperties":false}`, "", "", func(c *running) {
 		select {
 		case <-time.After(c.ms()):
 			c.text("slept")
@@ -37,18 +37,23 @@ var all = []tool{
 		<-c.ctx.Done()
 		c.text("too late")
 	}},
-	{"charge", none, "", "", func(c *running) { c.s.ledger(c.key()); c.text("charged") }},
+	{"charge", `{"type":"object","additionalProperties":false}`, "", "", func(c *running) {
+		if !slices.Contains(Lines(c.s.o.Ledger), c.key()) { // one effect for one key
+			c.s.ledger(c.key())
+		}
+		c.text("charged")
+	}},
 	{"crash", `{"type":"object","properties":{"how":{"type":"string"}}}`, "", "", crash},
 	{"once", none, "", "", func(c *running) { // crashes the first time, by its journal
-		c.s.note("once")
-		if strings.Count(strings.Join(Lines(c.s.o.Journal), "\n"), "once") < 2 {
+		first := !slices.Contains(Lines(c.s.o.Journal), "once")
+		if c.s.note("once"); first {
 			os.Exit(0)
 		}
 		c.text("alive")
 	}},
-	{"stall", none, "", "", func(*running) { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) }},
+	{"stall", none, "", "", func(c *running) { c.s.stalled.Store(true) }},
 	{"flood", none, "", "", func(c *running) {
-		for i := range 4_000 {
+		for i := range 1_000 {
 			c.put(map[string]any{"jsonrpc": "2.0", "method": "notifications/message", "params": map[string]any{"level": "info", "data": i}})
 			c.put(map[string]any{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 		}
@@ -214,7 +219,10 @@ func crash(c *running) {
 	fmt.Fprintln(os.Stderr, "mcptest: I crash now")
 	switch how {
 	case "kill":
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Kill()
+		}
+		select {} // it is on its way
 	case "charge":
 		c.s.ledger(c.key())
 		os.Exit(1)

@@ -21,12 +21,14 @@ type Family struct {
 	output *Pipe
 }
 
-// Start starts a command whose output goes to stdout, which output reads.
+// Start starts a command whose output goes to stdout, which output reads; nil: somebody
+// else reads it.
 // Its errors mean that nothing ran.
 func Start(_ context.Context, l Launch, stdout *os.File, output *Pipe) (*Family, error) {
 	cmd := exec.Command(l.Path)
 	cmd.Args, cmd.Env, cmd.Dir = l.Args, l.Env, l.Dir
 	cmd.Stdout, cmd.Stderr = stdout, stdout // one pipe: the order is the commands' own
+	l.streams(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -53,7 +55,7 @@ func (f *Family) Sweep(patience time.Duration) (s Swept, left []int) {
 	if !Within(0, f.exited) {
 		_ = f.cmd.Process.Kill()
 	}
-	if !Within(patience, f.exited) || !Within(settle, f.output.eof) {
+	if !Within(patience, f.exited) || !f.Linger(settle) {
 		return s, []int{f.First()} // its number is all that is known of what was left
 	}
 	return s, nil
@@ -63,7 +65,9 @@ func (f *Family) Sweep(patience time.Duration) (s Swept, left []int) {
 func (f *Family) Exited() <-chan struct{} { return f.exited }
 
 // Linger waits until nothing holds the output, for what ends by itself in that time.
-func (f *Family) Linger(patience time.Duration) bool { return Within(patience, f.output.eof) }
+func (f *Family) Linger(patience time.Duration) bool {
+	return f.output == nil || Within(patience, f.output.eof)
+}
 
 // Lost is for systems where somebody watches over a family.
 func (f *Family) Lost() bool { return false }

@@ -32,7 +32,8 @@ type Family struct {
 	pipes  []*Pipe // held open by all that descends from the command and does not close what it was not told of
 }
 
-// Start starts a command whose output goes to stdout, which output reads.
+// Start starts a command whose output goes to stdout, which output reads; nil: somebody
+// else reads it.
 // Its errors mean that nothing ran.
 func Start(_ context.Context, l Launch, stdout *os.File, output *Pipe) (*Family, error) {
 	life, held, err := NewPipe()
@@ -43,6 +44,7 @@ func Start(_ context.Context, l Launch, stdout *os.File, output *Pipe) (*Family,
 	cmd := exec.Command(l.Path)
 	cmd.Args, cmd.Env, cmd.Dir = l.Args, l.Env, l.Dir
 	cmd.Stdout, cmd.Stderr = stdout, stdout // one pipe: the order is the commands' own
+	l.streams(cmd)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.ExtraFiles = make([]*os.File, lifeline-2) // nil ones are closed in the command
 	cmd.ExtraFiles[lifeline-3] = held
@@ -50,7 +52,10 @@ func Start(_ context.Context, l Launch, stdout *os.File, output *Pipe) (*Family,
 		life.Close()
 		return nil, err
 	}
-	f := &Family{cmd: cmd, pid: cmd.Process.Pid, exited: make(chan struct{}), pipes: []*Pipe{output, life}}
+	f := &Family{cmd: cmd, pid: cmd.Process.Pid, exited: make(chan struct{}), pipes: []*Pipe{life}}
+	if output != nil {
+		f.pipes = append(f.pipes, output)
+	}
 	go life.Read(func([]byte) {}) // joined by release
 	go func() {                   // ends with the command
 		defer close(f.exited)
@@ -120,7 +125,7 @@ func (f *Family) Lost() bool { return false }
 
 // Release waits for the command's end, but no longer than patience.
 func (f *Family) Release(patience time.Duration) {
-	for _, p := range f.pipes[1:] {
+	for _, p := range f.pipes[:1] {
 		p.Release()
 	}
 	Within(patience, f.exited)
