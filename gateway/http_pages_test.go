@@ -353,9 +353,9 @@ func TestHTTPToolPages(t *testing.T) {
 		}
 	})
 	for path, want := range map[string][2]string{
-		"/v1/tools":                                   {list, ""},
-		"/v1/tools?limit=3":                           {list, ""},
-		"/v1/tools?limit=2":                           {`[{"type":"function","function":{"name":"a"}},{"name":"b"}]`, `</v1/tools?cursor=b&limit=2>; rel="next"`},
+		"/v1/tools":         {list, ""},
+		"/v1/tools?limit=3": {list, ""},
+		"/v1/tools?limit=2": {`[{"type":"function","function":{"name":"a"}},{"name":"b"}]`, `</v1/tools?cursor=b&limit=2>; rel="next"`},
 		"/v1/tools?limit=2&cursor=b&format=anthropic": {`[{"name":"c"}]`, ""},
 		"/v1/tools?cursor=aa":                         {`[{"name":"b"},{"name":"c"}]`, ""},
 		"/v1/tools?limit=1&cursor=a&format=anthropic": {`[{"name":"b"}]`, `</v1/tools?cursor=b&format=anthropic&limit=1>; rel="next"`},

@@ -95,9 +95,21 @@ func TestNATSAnswersAsHTTP(t *testing.T) {
 func TestNATSVerbsTakeNoMore(t *testing.T) {
 	_, n := bothDoors(t)
 	for _, c := range [][2]string{
-		{"traces", `{"colour":1}`}, {"traces", `{"limit":{"a":1}}`}, {"traces", `{"limit":1,"limit":2}`}, {"traces", `{"Limit":1}`}, {"traces", `[]`},
-		{"traces", `{"tool":[[1]]}`}, {"traces", `{} {}`}, {"trace", `{}`}, {"trace", `{"trace":["a","b"]}`}, {"trace", `{"trace":null}`}, {"trace", `{"trace":"a/b"}`},
-		{"breaker", `{"tool":""}`}, {"breaker_open", `{"for_ms":1000}`}, {"timeline", `{"trace":"tr","limit":"x"}`}, {"nodes", `{"turns":"perhaps"}`},
+		{"traces", `{"colour":1}`},
+		{"traces", `{"limit":{"a":1}}`},
+		{"traces", `{"limit":1,"limit":2}`},
+		{"traces", `{"Limit":1}`},
+		{"traces", `[]`},
+		{"traces", `{"tool":[[1]]}`},
+		{"traces", `{} {}`},
+		{"trace", `{}`},
+		{"trace", `{"trace":["a","b"]}`},
+		{"trace", `{"trace":null}`},
+		{"trace", `{"trace":"a/b"}`},
+		{"breaker", `{"tool":""}`},
+		{"breaker_open", `{"for_ms":1000}`},
+		{"timeline", `{"trace":"tr","limit":"x"}`},
+		{"nodes", `{"turns":"perhaps"}`},
 		{"traces", `{"tool":["` + strings.Repeat(`a","`, 300) + `"]}`},
 	} {
 		if a := knock(t, n, "ope", c[0], c[1]); a.Status != 400 {

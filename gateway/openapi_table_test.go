@@ -273,7 +273,8 @@ var operations = map[string]described{
 var mcpAnswers = []answered{
 	{status: 200, about: "messages of the protocol", of: object{}},
 	{status: 200, events: map[string]any{"*": object{}}},
-	{status: 202, about: "it was taken"}, {status: 204, about: "it has ended"},
+	{status: 202, about: "it was taken"},
+	{status: 204, about: "it has ended"},
 }
 
 var _ json.Marshaler = projections.Page{} // its fields are those of its JSON all the same

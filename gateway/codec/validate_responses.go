@@ -9,7 +9,8 @@ import (
 // validateResponses wants the calls of a response answered at once by one output for each,
 // in order and of the call's kind, before anything of the user or of the next response; no
 // other outputs; ids of calls and of items that stand once in the conversation; and reasoning
-// followed by what it led to.
+// followed by what it led to. A reference to an item that the provider keeps may be one to a
+// call, so one output more is taken for each.
 func validateResponses(items []json.RawMessage) error {
 	v := responsesRules{calls: make(map[string]bool), items: make(map[string]bool)}
 	for i, raw := range items {
@@ -36,6 +37,7 @@ type responsesRules struct {
 	owed         []owedItem // calls that must be answered, in order
 	answering    bool       // one of them has been
 	thought      bool       // the item before was reasoning
+	kept         int        // items before that only the provider has, and that were not answered
 	calls, items map[string]bool
 }
 
@@ -50,6 +52,10 @@ func (v *responsesRules) item(m map[string]json.RawMessage, path string) error {
 		}
 	}
 	kind, role, id := s[0], s[1], s[2]
+	if kind == "item_reference" {
+		v.kept++
+		id = ""
+	}
 	if id != "" && v.items[id] {
 		return malformed(path+"/id", "%q stands twice in the conversation", shorten(id, 64))
 	}
@@ -104,6 +110,9 @@ func (v *responsesRules) output(m map[string]json.RawMessage, kind, path string)
 	switch {
 	case err != nil:
 		return err
+	case len(v.owed) == 0 && v.kept > 0:
+		v.kept--
+		return nil
 	case len(v.owed) == 0:
 		return malformed(path, "answers %q, which no call before it has asked for", shorten(id, maxCallID))
 	case id != v.owed[0].id:

@@ -132,6 +132,8 @@ func TestValidateResponses(t *testing.T) {
 	message := `{"type":"message","role":"assistant","id":"m","content":[]}`
 	checkValid(t, []valid{
 		{"whole", Responses, []string{saysUser, "think r", "call a b* c", message, "answer a b* c", saysModel, saysUser, "call d", "answer d"}, ""},
+		{"kept by the provider", Responses, []string{saysUser, `{"type":"item_reference","id":"rs_1"}`, "call a", "answer a", `{"type":"item_reference","id":"ctc_1"}`, "answer b*", saysUser, `{"type":"item_reference","id":"rs_1"}`}, ""},
+		{"one more than it keeps", Responses, []string{`{"type":"item_reference","id":"ctc_1"}`, "answer b*", "answer c*"}, "/2"},
 		{"one missing", Responses, []string{saysUser, "call a b", "answer a"}, "/3"},
 		{"none", Responses, []string{"call a", saysUser}, "/1"},
 		{"one missing, then the model", Responses, []string{"call a b", "answer a", message}, "/3"},
