@@ -148,9 +148,9 @@ func TestUndoAndResolve(t *testing.T) {
 	}
 }
 
-// TestReadersAndOperators: everything else that a client asks for.
-func TestReadersAndOperators(t *testing.T) {
-	n, c := running(t, settings{}, client.Options{})
+// TestReaders: what has happened, by every way to read it.
+func TestReaders(t *testing.T) {
+	_, c := running(t, settings{}, client.Options{})
 	ctx := within(t)
 	out, err := c.Run(ctx, client.Submission{Trace: "r", Calls: call("blob", object{"bytes": 300_000, "kind": "text"})})
 	must(t, err)
@@ -194,6 +194,12 @@ func TestReadersAndOperators(t *testing.T) {
 	if err != nil || more || len(rows) == 0 || rows[len(rows)-1].Calls != 1 {
 		t.Errorf("%+v %v, %v", rows, more, err)
 	}
+}
+
+// TestOperators: what is there, and what is switched.
+func TestOperators(t *testing.T) {
+	n, c := running(t, settings{}, client.Options{})
+	ctx := within(t)
 	tools, err := c.Tools(ctx, client.OpenAI)
 	var list []json.RawMessage
 	if err != nil || json.Unmarshal(tools, &list) != nil || len(list) < 10 {

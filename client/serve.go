@@ -33,6 +33,7 @@ const (
 	awaitGo       = 5 * time.Second  // how long an offer that was accepted waits for the go
 	awaitLast     = time.Second      // the same, of a worker that is to leave
 	awaitDone     = 30 * time.Second // how long an end is repeated that no node has heard
+	reach         = 5 * time.Second  // how long a server may take to answer
 	maxUnheard    = 4096
 	maxUnheardLen = 64 << 20
 )
@@ -107,6 +108,7 @@ type worker struct {
 	leavs  bool          // it takes nothing new
 	leaves chan struct{} // closed then
 	work   map[string]*attempt
+	busy   int // of work, those that have not ended
 }
 
 // served is a tool with what nodes call its definition.
@@ -214,7 +216,7 @@ func (w *worker) open() error {
 			return fmt.Errorf("hear offers of %s: %w", name, err)
 		}
 	}
-	if err := nc.Flush(); err != nil {
+	if err := nc.FlushTimeout(reach); err != nil {
 		return fmt.Errorf("reach the NATS server: %w", err)
 	}
 	return nil
@@ -232,7 +234,7 @@ func (w *worker) keep(s *nats.Subscription, err error) error {
 // definitions go along.
 func (w *worker) announce(kind string, whole bool) {
 	w.mu.Lock()
-	running := len(w.work)
+	running := w.busy
 	w.mu.Unlock()
 	for name, t := range w.tools {
 		h := wire.Here{
@@ -381,16 +383,24 @@ func (w *worker) refuses(o wire.Offer) string {
 		return wire.WhyDraining
 	case w.work[o.ID] != nil:
 		return "" // offered twice, since the first word took long
-	case len(w.work) >= w.cfg.Room:
+	case w.busy >= w.cfg.Room:
 		return wire.WhyBusy
 	}
+	w.busy++
 	a := &attempt{w: w, tool: s, offer: o, in: make(chan noted, 64), over: make(chan struct{})}
 	w.work[o.ID] = a
 	w.wg.Go(a.run)
 	return ""
 }
 
-// forget drops an attempt that has ended.
+// free gives an attempt's room to the next one: it has ended.
+func (w *worker) free() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy--
+}
+
+// forget drops an attempt whose end the node has heard.
 func (w *worker) forget(a *attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -35,10 +35,7 @@ type attempt struct {
 	stop  context.CancelCauseFunc // of the handler's context; nil until it runs
 }
 
-var (
-	errCancelled = errors.New("the node asks for the end of the attempt")
-	errLeaving   = errors.New("the worker stops")
-)
+var errCancelled = errors.New("the node asks for the end of the attempt")
 
 // hear takes what a node says of the attempt.
 func (a *attempt) hear(kind string, m *nats.Msg) {
@@ -60,14 +57,27 @@ func (a *attempt) hear(kind string, m *nats.Msg) {
 	}
 }
 
-// run waits for the go, does the work, and says how it ended until the node has heard it.
+// run does the work, and says how it ended.
 func (a *attempt) run() {
 	defer a.w.forget(a)
+	end, g := a.work()
+	a.w.free()
+	if g != nil {
+		a.finish(a.sized(end, g.Message), beatOf(g))
+	}
+}
+
+// beatOf is how often a worker must be heard of.
+func beatOf(g *wire.Go) time.Duration {
+	return max(time.Duration(g.BeatMS)*time.Millisecond, 10*time.Millisecond)
+}
+
+// work waits for the go, and does what it says. Without one there is no end to tell.
+func (a *attempt) work() (wire.Answer, *wire.Go) {
 	g, work, ok := a.await()
 	if !ok {
-		return
+		return wire.Answer{}, nil
 	}
-	every := max(time.Duration(g.BeatMS)*time.Millisecond, 10*time.Millisecond)
 	ctx, stop := context.WithTimeoutCause(a.w.ctx, time.Duration(g.LeftMS)*time.Millisecond, context.DeadlineExceeded)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -77,20 +87,18 @@ func (a *attempt) run() {
 	a.mu.Unlock()
 	a.beat()
 	if g.LeftMS <= 0 {
-		a.finish(last{whole: wire.Answer{Type: wire.TypeError, Error: &wire.Error{
+		return wire.Answer{Type: wire.TypeError, Error: &wire.Error{
 			Code: events.Timeout, Class: events.ClassTimeout, Effects: events.EffectsNone, Message: "the deadline had passed before the worker could begin",
-		}}}, time.After(every))
-		return
+		}}, &g
 	}
 	end := make(chan wire.Answer, 1)
 	go func() { end <- a.handle(ctx, work) }() // joined below
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(beatOf(&g))
 	defer tick.Stop()
 	for {
 		select {
 		case answer := <-end:
-			a.finish(a.sized(answer, g.Message), tick.C)
-			return
+			return answer, &g
 		case <-tick.C:
 			a.beat()
 		case m := <-a.in:
@@ -194,25 +202,31 @@ func (a *attempt) sized(v wire.Answer, most int) last {
 	return last{whole: v}
 }
 
-// finish says the end, again at each beat, until the node has heard it.
-func (a *attempt) finish(e last, beat <-chan time.Time) {
-	late := time.NewTimer(awaitDone)
+// finish says the end, again at each beat, until the node has heard it, or for a while.
+func (a *attempt) finish(e last, every time.Duration) {
+	late, beat := time.NewTimer(awaitDone), time.NewTicker(every)
 	defer late.Stop()
+	defer beat.Stop()
+	leaves := a.w.leaves
 	a.mu.Lock()
 	a.seq++
 	e.whole.Seq = a.seq
 	a.mu.Unlock()
+	a.sayLast(e)
 	for {
-		a.sayLast(e)
 		select {
 		case <-a.over:
 			return
+		case <-leaves: // nobody may be there who says that it was heard
+			leaves = nil
+			late.Reset(awaitLast)
 		case <-late.C:
 			a.w.cfg.Log.Warn("no node has heard how an attempt ended", "call", a.offer.Call, "attempt", a.offer.Attempt)
 			return
 		case <-a.w.ctx.Done():
 			return
-		case <-beat:
+		case <-beat.C:
+			a.sayLast(e)
 		}
 	}
 }

@@ -48,6 +48,7 @@ func (a *API) routes() []route {
 		{"POST /v1/readstore/rebuild", access.Operate, "", a.rebuildStore},
 		{"GET /v1/nodes", access.Watch, "turns log", a.getNodes},
 		{"GET /v1/workers", access.Watch, "", a.getWorkers},
+		{"GET /v1/limits", access.Watch, "", a.getLimits},
 		{"GET /v1/breakers", access.Watch, "", a.getBreakers},
 		{"GET /v1/breakers/{tool}", access.Watch, "", a.getBreaker},
 		{"POST /v1/breakers/{tool}/reset", access.Operate, "", a.resetBreaker},

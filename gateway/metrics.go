@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // MetricsConfig says what is measured. Zero fields leave their part out.
@@ -21,6 +22,8 @@ type MetricsConfig struct {
 	// Breakers are the tools whose circuit is not closed, with its state.
 	// It is asked at each scrape, and must answer within a second or so.
 	Breakers func() (map[string]string, error)
+	// Limits are the limits in force. It must be quick.
+	Limits func() lifecycle.Limits
 	// Running says how many turns are in memory, and how many attempts run.
 	Running func() (turns, attempts int)
 	// Tier is a registered tool's tier. It must be quick.
@@ -51,6 +54,7 @@ type Metrics struct {
 	refused  *prometheus.CounterVec
 	streams  prometheus.Gauge
 	gaps     prometheus.Counter
+	limits   limitMetrics
 }
 
 // NewMetrics makes the counters of one node.
@@ -80,9 +84,12 @@ func NewMetrics(c MetricsConfig) *Metrics {
 		streams:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_http_event_streams", Help: "Event streams that are open."}),
 		gaps:     prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_http_event_gaps_total", Help: "Gaps that were announced to readers who were too slow."}),
 	}
+	m.limits = newLimitMetrics(c.Limits)
+	m.begin()
 	m.registry.MustRegister(m.events, m.ended, m.stages, m.node, m.requests, m.refused, m.streams, m.gaps, breakers{c},
 		m.attempts, m.denied, m.claimed, m.appends, m.took, m.barrier, outlooks{c},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(m.limits.all()...)
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_info", Help: "What this node is."}, []string{"version", "sync"})
 	info.WithLabelValues(c.Version, c.Sync).Set(1)
 	m.registry.MustRegister(info)
@@ -115,6 +122,7 @@ func (m *Metrics) Committed(s bus.Stored, tools map[int]string) {
 		}
 		m.events.WithLabelValues(string(kind)).Inc()
 		m.passed(r.Event, tools[r.Call])
+		m.limits.see(r.Event)
 		if !events.IsTerminal(kind) {
 			continue
 		}

@@ -13,11 +13,36 @@ import (
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
+// ownCounts are the counters that begin at 0 and not with the first time: an alert would
+// not see that one as an increase.
+var ownCounts = []string{
+	"conflicts", "redeliveries", "late_results", "mourned", "swept", "live_dropped", "actor_panics", "webhook_sent", "webhook_failed", "webhook_given_up",
+}
+
+// claims are why turns are claimed.
+var claims = []string{events.ClaimNew, events.ClaimWoken, events.ClaimDrained, events.ClaimTakenOver}
+
+// begin sets to 0 what alerts look at.
+func (m *Metrics) begin() {
+	for _, row := range events.Kinds {
+		m.events.WithLabelValues(string(row.Kind))
+	}
+	for _, what := range ownCounts {
+		m.node.WithLabelValues(what)
+	}
+	for _, why := range claims {
+		m.claimed.WithLabelValues(why)
+	}
+	for _, end := range []string{"ok", "conflict", "uncertain", "unavailable", "too_large", "failed"} {
+		m.appends.WithLabelValues(end)
+	}
+}
+
 // passed counts what an event says beside its kind. tool is the name of its call's tool.
 func (m *Metrics) passed(e events.Event, tool string) {
 	switch v := e.(type) {
 	case *events.TurnClaimed:
-		m.claimed.WithLabelValues(wordOf(v.Why, events.ClaimNew, events.ClaimWoken, events.ClaimDrained, events.ClaimTakenOver)).Inc()
+		m.claimed.WithLabelValues(wordOf(v.Why, claims...)).Inc()
 	case *events.Denied:
 		m.denied.WithLabelValues(gate(v.Gate), wordOf(string(v.Code), codes...)).Inc()
 	case *events.Retrying:
@@ -58,7 +83,7 @@ func wordOf(word string, known ...string) string {
 var codes = []string{
 	string(events.NotFound), string(events.AccessDenied), string(events.PermissionDenied), string(events.InvalidParam), string(events.Conflict),
 	string(events.CircuitOpen), string(events.UnknownTool), string(events.ApprovalRejected), string(events.ApprovalExpired), string(events.IdempotencyConflict),
-	string(events.TruncatedByModel), string(events.TooLarge), string(events.InternalError), string(events.CodeCancelled),
+	string(events.TruncatedByModel), string(events.TooLarge), string(events.RateLimited), string(events.InternalError), string(events.CodeCancelled),
 }
 
 // gate is a gate's name, of those that there are.

@@ -113,7 +113,10 @@ sluice_calls_denied_total{code="_other",gate="_other"} 1
 # HELP sluice_turns_claimed_total Turns that this node has claimed, by why.
 # TYPE sluice_turns_claimed_total counter
 sluice_turns_claimed_total{why="_other"} 1
+sluice_turns_claimed_total{why="drained"} 0
+sluice_turns_claimed_total{why="new"} 0
 sluice_turns_claimed_total{why="taken_over"} 1
+sluice_turns_claimed_total{why="woken"} 0
 # HELP sluice_queue_turns Turns in the queue, by placement and whether a node has them; _wakes are wake-ups.
 # TYPE sluice_queue_turns gauge
 sluice_queue_turns{placement="_wakes",state="held"} 0
@@ -144,6 +147,12 @@ sluice_nodes 2
 	if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDurationsAreMeasured, each where it belongs.
+func TestDurationsAreMeasured(t *testing.T) {
+	m, b := everyMetric(t)
+	exercise(t, m, b)
 	families, err := m.registry.Gather()
 	must(t, err)
 	counts := make(map[string]uint64)

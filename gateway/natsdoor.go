@@ -127,6 +127,7 @@ func (d *NATSDoor) table() []natsVerb {
 		{"readstore", access.Watch, false, d.byHTTP("GET /v1/readstore")},
 		{"rebuild", access.Operate, false, d.byHTTP("POST /v1/readstore/rebuild")},
 		{"nodes", access.Watch, false, d.byHTTP("GET /v1/nodes")},
+		{"limits", access.Watch, false, d.byHTTP("GET /v1/limits")},
 		{"breakers", access.Watch, false, d.byHTTP("GET /v1/breakers")},
 		{"breaker", access.Watch, false, d.byHTTP("GET /v1/breakers/{tool}")},
 		{"breaker_reset", access.Operate, false, d.byHTTP("POST /v1/breakers/{tool}/reset")},

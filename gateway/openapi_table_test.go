@@ -198,6 +198,10 @@ var operations = map[string]described{
 		id: "getWorkers", about: "Who serves which tool over NATS, and who is refused.", problems: "no-workers",
 		answers: []answered{{status: 200, about: "the tools of workers", of: bus.WorkerTools{}}},
 	},
+	"GET /v1/limits": {
+		id: "listLimits", about: "The limits on what runs at once and begins in a time, and how they stand.",
+		answers: []answered{{status: 200, about: "the limits", of: limitList{}}},
+	},
 	"GET /v1/breakers": {
 		id: "listBreakers", about: "The circuits that are not closed, or have been open or have failures.",
 		answers: []answered{{status: 200, about: "the circuits", of: circuitList{}}},

@@ -41,7 +41,7 @@ func TestDoorsAreCounted(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, shown)
 		}
 	}
-	if strings.Contains(shown, "turn_claimed") {
+	if strings.Contains(shown, `sluice_events_total{kind="turn_claimed"} 1`) {
 		t.Error("what others have appended is counted, too")
 	}
 }

@@ -92,7 +92,7 @@ func TestOneImporter(t *testing.T) {
 		"github.com/cedar-policy/":                   {"policy/..."},
 		"mvdan.cc/sh/":                               {"policy/...", "tools/shell"},
 		"modernc.org/":                               {"projections/readstore"},
-		"github.com/modelcontextprotocol/go-sdk":     {"tools/mcp", "gateway/..."},
+		"github.com/modelcontextprotocol/go-sdk":     {"tools/mcp", "gateway/...", "test/..."},
 	} {
 		for _, s := range sources(t) {
 			library := strings.HasPrefix(s.pkg, "bus/bustest") || strings.HasPrefix(s.pkg, "tools/tooltest") || within(s.pkg, "test/...")

@@ -168,7 +168,7 @@ func (a *app) printChecked(list []checkedServer) error {
 			a.print("  %-12s  %s%s: %s\n", t.Tier, t.Name, own, t.Why)
 		}
 		for _, why := range s.Refused {
-			a.print("  not registered: %s\n", show.Short(why, 500))
+			a.print("  not there: %s\n", show.Short(why, 500))
 		}
 	}
 	return nil

@@ -224,6 +224,15 @@ func describe(e told) string {
 		for _, l := range v.Locks {
 			out += fmt.Sprintf(", lock %s at %s.%d", show.Short(l.Resource, 100), show.Short(l.Boot, 64), l.Revision)
 		}
+		for _, l := range v.Limits {
+			out += ", limit " + show.Short(l.Rule, 64)
+			if l.Principal != "" {
+				out += " of " + show.Short(l.Principal, 100)
+			}
+		}
+		if v.LimitWaitMS > 0 {
+			out += fmt.Sprintf(", after %v for limits", time.Duration(v.LimitWaitMS)*time.Millisecond)
+		}
 		if v.Breaker.Probe {
 			out += ", the breaker's probe"
 		}

@@ -120,13 +120,10 @@ func (c *calling) put(ctx context.Context, q *question) {
 
 // askClient puts one request to the client, and waits for its answer.
 func (c *calling) askClient(ctx context.Context, r sdk.InputRequest) (sdk.InputResponse, error) {
-	switch p := r.(type) {
-	case *sdk.ElicitParams:
+	if p, ok := r.(*sdk.ElicitParams); ok {
 		return c.req.Session.Elicit(ctx, p)
-	case *sdk.CreateMessageParams:
-		return c.req.Session.CreateMessage(ctx, p)
 	}
-	return nil, errNothingSaid
+	return askModel(ctx, c.req.Session, r)
 }
 
 // asking says whether somebody at the client has a question before them.

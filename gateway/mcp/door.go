@@ -148,9 +148,7 @@ const instructions = "These tools run through Sluice: each call is checked again
 func (d *Door) server() *sdk.Server {
 	o := &sdk.ServerOptions{
 		Instructions: instructions,
-		Capabilities: &sdk.ServerCapabilities{
-			Tools: &sdk.ToolCapabilities{ListChanged: true}, Resources: &sdk.ResourceCapabilities{}, Logging: &sdk.LoggingCapabilities{},
-		},
+		Capabilities: logging(&sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}, Resources: &sdk.ResourceCapabilities{}}),
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
 			c.TTLMs, c.CacheScope = int(listFresh.Milliseconds()), "private"
 		},

@@ -164,7 +164,7 @@ func (c *calling) teller() func(events.Progress) {
 		defer stop()
 		if token == nil {
 			if p.Text != "" {
-				_ = ss.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Logger: c.order.tool.Name, Data: p.Text}) // best effort
+				logged(ctx, ss, c.order.tool.Name, p.Text)
 			}
 			return
 		}

@@ -68,12 +68,8 @@ func (c *calling) inputPrompt(r events.InputRequest) sdk.InputRequest {
 		return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: r.Schema}
 	case r.Kind == events.InputURL && caps.Elicitation != nil && caps.Elicitation.URL != nil:
 		return &sdk.ElicitParams{Mode: "url", Message: message, URL: r.URL, ElicitationID: r.ID}
-	case r.Kind == samplingKind && caps.Sampling != nil:
-		p := new(sdk.CreateMessageParams)
-		if json.Unmarshal(paramsOf(r.Raw), p) != nil {
-			return nil
-		}
-		return p
+	case r.Kind == samplingKind:
+		return sampling(caps, r.Raw)
 	}
 	return nil
 }
@@ -103,30 +99,19 @@ func visible(s string) string {
 // readInput is what a person has said to a tool's request.
 func readInput(r events.InputRequest, said sdk.InputResponse) (events.InputAnswer, error) {
 	out := events.InputAnswer{ID: r.ID}
-	var content any
-	switch e := said.(type) {
-	case *sdk.ElicitResult:
-		out.Action = e.Action
-		if e.Action == events.InputAccept && r.Kind == events.InputForm {
-			content = e.Content
-			if e.Content == nil {
-				content = map[string]any{}
-			}
-		}
-	case *sdk.CreateMessageWithToolsResult:
-		out.Action, content = events.InputAccept, e
-	case *sdk.CreateMessageResult:
-		out.Action, content = events.InputAccept, e
-	default:
-		return out, errNothingSaid
+	e, ok := said.(*sdk.ElicitResult)
+	if !ok {
+		return sampled(out, said)
 	}
-	if content == nil {
+	out.Action = e.Action
+	if e.Action != events.InputAccept || r.Kind != events.InputForm {
 		return out, nil
 	}
-	b, err := json.Marshal(content)
-	if err != nil {
-		return out, err
+	content := e.Content
+	if content == nil {
+		content = map[string]any{}
 	}
-	out.Content = b
-	return out, nil
+	var err error
+	out.Content, err = json.Marshal(content)
+	return out, err
 }

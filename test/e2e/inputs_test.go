@@ -85,7 +85,14 @@ func TestToolsAskAcrossDeaths(t *testing.T) {
 	if got := n.says(v, 5, "accept", args{"name": "ann again"}); got != http.StatusOK {
 		t.Errorf("the second asking: %d", got)
 	}
-	v = n.end("asks", "t")
+	askedAcrossDeaths(t, p, n)
+	verified(t, p, n)
+}
+
+// askedAcrossDeaths checks what has become of the calls of TestToolsAskAcrossDeaths.
+func askedAcrossDeaths(t *testing.T, p *place, n *node) {
+	t.Helper()
+	v := n.end("asks", "t")
 	for i, want := range []struct{ state, code, effects string }{
 		{"completed", "", "done"},
 		{"completed", "", "done"},
@@ -122,7 +129,6 @@ func TestToolsAskAcrossDeaths(t *testing.T) {
 			t.Errorf("%s has the password: %s", e.Type, e.Data)
 		}
 	}
-	verified(t, p, n)
 }
 
 // TestNobodyAnswersATool: it is told so once the time is over, also where no node lived

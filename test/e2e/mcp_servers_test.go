@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/tools/mcp/mcptest"
+	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
 // scripted is a scripted MCP server of a test: its entry in the file of servers.
@@ -134,6 +136,49 @@ func TestMCPServersToolsAreTools(t *testing.T) {
 		if c, a := n.do("two__cat", args{"path": path}); c.State != "failed" {
 			t.Errorf("%s: %+v, %s", path, c, a.Content.Text)
 		}
+	}
+}
+
+// A server has what its entry grants, and no more.
+func TestMCPServersAreContained(t *testing.T) {
+	t.Parallel()
+	if m, err := sandbox.Look(t.Context()); err != nil || !m.Holds() {
+		t.Skipf("SKIPPED, and with it everything that this test would show: this machine cannot contain commands: %+v, %v", m.Lacks(), err)
+	}
+	listening, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listening.Close()
+	go func() {
+		for {
+			c, err := listening.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	p := newPlace(t)
+	p.write("mine.txt", "workspace")
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shut, open := script(t, mcptest.Options{}, nil), script(t, mcptest.Options{}, map[string]any{"network": true})
+	n := p.serve("--mcp-servers", serversFile(t, "", map[string]any{"shut": shut.entry(t), "open": open.entry(t)}))
+	at := args{"to": listening.Addr().String()}
+	if c, a := n.do("shut__dial", at); c.State != "failed" {
+		t.Errorf("%+v, %+v", c, a)
+	}
+	if c, a := n.do("open__dial", at); c.State != "completed" {
+		t.Errorf("%+v, %+v", c, a)
+	}
+	if c, a := n.do("shut__cat", args{"path": secret}); c.State != "failed" {
+		t.Errorf("%+v, %+v", c, a)
+	}
+	if c, a := n.do("shut__cat", args{"path": filepath.Join(p.work, "mine.txt")}); c.State != "completed" || a.Content.Text != "workspace" {
+		t.Errorf("%+v, %+v", c, a)
 	}
 }
 

@@ -14,6 +14,7 @@ var chat = api{
 		messages, err := list(body, "messages")
 		return messages, counted(messages, "assistant"), err
 	},
+	rules: chatRules,
 	whole: func(step Step, n int) any {
 		message := m{"role": "assistant", "content": nil, "refusal": nil}
 		if step.Text != "" {
@@ -94,6 +95,7 @@ var responses = api{
 		items, err := list(body, "input")
 		return items, responseTurns(items), err
 	},
+	rules:  responsesRules,
 	whole:  func(step Step, n int) any { return response(step, n, responseState(step)) },
 	stream: responseStream,
 	refuse: chat.refuse,

@@ -14,6 +14,7 @@ var anthropic = api{
 		messages, err := list(body, "messages")
 		return messages, counted(messages, "assistant"), err
 	},
+	rules: anthropicRules,
 	whole: func(step Step, n int) any {
 		message := anthropicMessage(n)
 		content := []m{}
@@ -32,9 +33,10 @@ var anthropic = api{
 	},
 }
 
-// object is arguments as a provider that gives them parsed would have them.
+// object is arguments as a provider that gives them parsed would have them: where the
+// model wrote none that are whole, there are none.
 func object(args string) json.RawMessage {
-	if args == "" {
+	if !json.Valid([]byte(args)) {
 		return json.RawMessage(`{}`)
 	}
 	return json.RawMessage(args)
@@ -95,10 +97,11 @@ var gemini = api{
 		contents, err := list(body, "contents")
 		return contents, counted(contents, "model"), err
 	},
-	whole: func(step Step, n int) any { return geminiChunk(geminiParts(step), step, n, true) },
+	rules: geminiRules,
+	whole: func(step Step, n int) any { return geminiChunk(geminiParts(step, []string{step.Text}), step, n, true) },
 	stream: func(step Step, n int) []event {
 		var out []event
-		parts := geminiParts(step)
+		parts := geminiParts(step, pieces(step.Text))
 		for i, p := range parts {
 			out = append(out, event{data: geminiChunk([]m{p}, step, n, i == len(parts)-1)})
 		}
@@ -111,10 +114,10 @@ var gemini = api{
 
 // geminiParts has a signature at the first call, without which the API refuses the
 // conversation.
-func geminiParts(step Step) []m {
+func geminiParts(step Step, words []string) []m {
 	var out []m
 	if step.Text != "" {
-		for _, p := range pieces(step.Text) {
+		for _, p := range words {
 			out = append(out, m{"text": p})
 		}
 	}

@@ -40,6 +40,7 @@ func (s *sim) take(key events.TurnKey) {
 		s.counts.events(c.Commit.Records)
 		s.note("%s: %s/%d: %v", key, c.Commit.By.Boot, c.Commit.By.Epoch, kinds(c.Commit.Records))
 		s.checkAdmitted(c.Commit, was.turn)
+		s.checkRates(c.Commit)
 	}
 	t := lifecycle.Fold(key, commits(log)...)
 	s.seen[key] = seen{t, log}

@@ -230,7 +230,7 @@ func (s *sim) person() {
 		cmd = s.approval(t, i)
 	case x < 60:
 		cmd = lifecycle.Reject{Call: i, By: ann}
-	case x < 75:
+	case x < 75 || x < 90 && t.Calls[i].Phase == lifecycle.PhaseProbing: // which is over soon
 		cmd = lifecycle.CancelCall{Call: i, By: ann}
 	case x < 77:
 		cmd = lifecycle.CancelTurn{By: ann}

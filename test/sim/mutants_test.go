@@ -44,7 +44,7 @@ var ofActors = []mutant{
 	{"one who has the lease stands in line", "locks.go", "	return max(i, 0)\n", "	return min(max(i, 0), 0)\n"},
 	{"a resource has two actors", "locks.go", "s.takes == 0 && s.told == 0 && len(s.held) == 0", "s.takes == 0 && len(s.held) == 0"},
 	{"a tool is not given its answers", "input.go", "	j.in.Given = given\n", "	_ = given\n"},
-	{"a call that waits for answers keeps its leases", "turn.go", "			a.n.locks.freeHeld(l.Resource, a.key.Call(call.Offset))\n", "			_ = l\n"},
+	{"a call that waits for answers keeps its leases", "turn.go", "		a.letGo(call)\n", ""},
 	{"a timer's wake-up is taken for an earlier one", "ending.go", `"timer." + n.cfg.ID()`, `"timer." + key.Trace + "." + key.Turn`},
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-run/sluice/actors/det"
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // Every node is made of these.
@@ -52,7 +53,7 @@ func (s *sim) boot() {
 	var err error
 	n.Node, err = actors.New(actors.Config{
 		Bus: n.b, Registry: registry, Authorizer: authorizer{}, Boot: m.Name(), Workspace: "/w", Placements: n.serves(), Sweep: n.sweeps(),
-		Room: room, Drain: 5 * time.Second, Approval: approval, Breaker: breakers, Presence: presence, LockTTL: lockTTL,
+		Room: room, Drain: 5 * time.Second, Approval: approval, Breaker: breakers, Presence: presence, LockTTL: lockTTL, Limits: func() lifecycle.Limits { return limits },
 		Execute: n.execute, System: s.system, Scheduler: m, Now: m.Now, Steady: n.steady, Rand: s.rng.Float64, ID: func() string { return s.id("c") },
 		Seen: n, Log: slog.New(words{n}),
 	})
@@ -293,6 +294,7 @@ func (s *sim) powerFailure() {
 		s.kill(n)
 	}
 	lost := s.log.LoseTail(s.rng.IntN(6))
+	s.spent = spending{} // what is read again now was counted
 	clear(s.circuits)
 	s.checkCircuits()
 	for tool, c := range s.circuits { // nobody probes any more
@@ -307,6 +309,7 @@ func (s *sim) powerFailure() {
 		delete(s.seen, c.key)
 		s.take(c.key)
 	}
+	s.refill()
 	s.checkStarts()
 	s.boot()
 }

@@ -112,6 +112,7 @@ type attempt struct {
 	kind      kind
 	tool, key string
 	locks     []events.Lock
+	slots     []string // names of the limits that it has passed
 	began     time.Time
 	takes     time.Duration
 	class     events.Class
@@ -241,6 +242,7 @@ func (s *sim) begin(n *node, in tools.Invocation) *attempt {
 	s.note("%s on %s: attempt %d runs for %s: %s", in.Call, n.m.Name(), a.attempt, a.takes, a.class)
 	s.ledger.begin(s, a)
 	s.leased(a)
+	s.limited(a)
 	return a
 }
 

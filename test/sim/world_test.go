@@ -43,6 +43,7 @@ type sim struct {
 	seen     map[events.TurnKey]seen
 	touched  []events.TurnKey // somebody has tried to append to these since the last look
 	circuits map[string]circuit
+	spent    spending
 	admitted map[uint64]string // who probed, by the revision of the breakers' bucket
 	circuit  bool              // somebody has tried to write to one since the last look
 	moved    time.Time         // of the last commit
@@ -83,6 +84,7 @@ func newSim(seed uint64) *sim {
 	s.hasty = s.rng.Float64()
 	s.day = s.rng.IntN(otherDays)
 	s.swept = s.chance(0.5)
+	s.refill()
 	return s
 }
 

@@ -183,6 +183,7 @@ func (w *walker) started(e entry, c *lifecycle.Call, v *events.Started) []candid
 		return lifecycle.Begin{
 			Call: e.Call, Findings: findings(lifecycle.StartGates, found), Verdict: verdict,
 			Wall: max(v.Deadline.Sub(now), 1), Locks: v.Locks, Expect: v.Expect, Breaker: v.Breaker, Containment: v.Containment,
+			Limits: v.Limits, LimitWait: time.Duration(v.LimitWaitMS) * time.Millisecond,
 		}
 	}}}
 }

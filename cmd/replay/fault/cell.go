@@ -60,7 +60,7 @@ type cell struct {
 }
 
 func newCell(s *Script, system *actors.System, names func() string, strikes ...*strike) *cell {
-	c := &cell{s: s, strikes: strikes, system: system, names: names, bench: &bench{s: s, asked: make(map[*callScript]int)}}
+	c := &cell{s: s, strikes: strikes, system: system, names: names, bench: &bench{s: s, asked: make(map[*callScript]int), shut: make(map[*callScript]bool)}}
 	c.ledger.c = c
 	c.acts = slices.Clone(s.acts)
 	c.approval = lifecycle.DefaultApproval

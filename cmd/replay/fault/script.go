@@ -58,6 +58,7 @@ type callScript struct {
 	inputs   int                       // how often its tool asked a person
 	heard    int                       // how often a person answered it
 	denied   *events.Denied
+	limited  string // why a limit did not let a further attempt through; "": none did
 	late     bool // it was denied as it was about to start
 	reuses   *events.Deduplicated
 	safe     bool
@@ -97,6 +98,7 @@ const (
 	doCancel  actOf = "cancel"
 	doOpen    actOf = "open"  // the tool's breaker had opened
 	doClose   actOf = "close" // and does not matter any more
+	doLimit   actOf = "limit" // a limit has no room for a further attempt
 )
 
 // act is what somebody outside did, once something had happened.
@@ -279,11 +281,19 @@ func (k *callScript) attempt(c events.Commit, e events.Event) {
 }
 
 // refusedAgain takes up that a further attempt was not let through, since the breaker had
-// opened meanwhile.
+// opened meanwhile, or a limit had no room for it.
 func (s *Script) refusedAgain(k *callScript, e events.Event) {
 	f, ok := e.(*events.Failed)
 	n := len(k.attempts)
-	if !ok || n == 0 || !k.attempts[n-1].over || f.Result.Error == nil || f.Result.Error.Code != events.CircuitOpen {
+	if !ok || n == 0 || !k.attempts[n-1].over || f.Result.Error == nil {
+		return
+	}
+	if _, why, found := strings.Cut(f.Result.Error.Message, lifecycle.NotLetThrough); found && f.Result.Error.Code == events.RateLimited {
+		k.limited, s.recheck = why, true
+		s.acts = append(s.acts, act{do: doLimit, call: k.offset, after: events.KindRetrying, of: k.offset, nth: n})
+		return
+	}
+	if f.Result.Error.Code != events.CircuitOpen {
 		return
 	}
 	s.acts = append(

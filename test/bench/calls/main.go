@@ -48,6 +48,7 @@ var (
 	noBare = flag.Bool("no-bare", false, "leave out the bare log, for profiles")
 	stages = flag.Bool("stages", false, "print where the turns spent their time")
 	only   = flag.Int("flight", 0, "measure only this many turns in flight; 0 means all")
+	spans  = flag.Bool("otlp", false, "export spans meanwhile, to a collector in this process that reads and forgets them")
 	dir    = flag.String("dir", "", "where the stores are made; empty means a temporary folder")
 )
 
@@ -153,6 +154,7 @@ type house struct {
 	calls  atomic.Int64
 
 	queue, run, answer, commits, staged atomic.Int64
+	spans                               func() // ends the export of spans; nil: there is none
 }
 
 type allowAll struct{}
@@ -203,12 +205,21 @@ func open(ctx context.Context, dir, mode string) (*house, error) {
 	}
 	d := gateway.NewDesk(gateway.DeskConfig{Bus: b, Local: local{n}, Log: log})
 	d.Start(ctx)
-	return &house{bus: b, server: s, node: n, desk: d}, nil
+	h := &house{bus: b, server: s, node: n, desk: d}
+	if *spans {
+		if h.spans, err = export(ctx, b, d, log); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
 }
 
 func (h *house) close() {
 	ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
 	defer stop()
+	if h.spans != nil {
+		h.spans()
+	}
 	h.desk.Stop()
 	if err := h.node.Stop(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: stop:", err)

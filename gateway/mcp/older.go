@@ -1,0 +1,53 @@
+//lint:file-ignore SA1019 clients of the older revisions still have what the newest one has deprecated: a model to lend, and logs to read
+
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sluice-run/sluice/events"
+)
+
+// logging is what a server says that sends log messages.
+func logging(c *sdk.ServerCapabilities) *sdk.ServerCapabilities {
+	c.Logging = &sdk.LoggingCapabilities{}
+	return c
+}
+
+// logged sends a tool's words as a log message, to a client that has asked for such.
+func logged(ctx context.Context, ss *sdk.ServerSession, tool, text string) {
+	_ = ss.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Logger: tool, Data: text}) // best effort
+}
+
+// sampling is a tool's request for a text of the client's model, or nil where the client
+// lends none.
+func sampling(caps *sdk.ClientCapabilities, raw json.RawMessage) sdk.InputRequest {
+	p := new(sdk.CreateMessageParams)
+	if caps.Sampling == nil || json.Unmarshal(paramsOf(raw), p) != nil {
+		return nil
+	}
+	return p
+}
+
+// askModel puts such a request to the client, and waits for the text.
+func askModel(ctx context.Context, ss *sdk.ServerSession, r sdk.InputRequest) (sdk.InputResponse, error) {
+	p, ok := r.(*sdk.CreateMessageParams)
+	if !ok {
+		return nil, errNothingSaid
+	}
+	return ss.CreateMessage(ctx, p)
+}
+
+// sampled is the text, as the tool gets it.
+func sampled(out events.InputAnswer, said sdk.InputResponse) (events.InputAnswer, error) {
+	switch said.(type) {
+	case *sdk.CreateMessageWithToolsResult, *sdk.CreateMessageResult:
+		b, err := json.Marshal(said)
+		out.Action, out.Content = events.InputAccept, b
+		return out, err
+	}
+	return out, errNothingSaid
+}

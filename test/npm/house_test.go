@@ -1,0 +1,287 @@
+package npm_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/sluice-run/sluice/client"
+	"github.com/sluice-run/sluice/test/model"
+	"github.com/sluice-run/sluice/test/npm"
+	"github.com/sluice-run/sluice/test/ports"
+)
+
+// patience is how long anything may take that has to come about by itself.
+const patience = 2 * time.Minute
+
+// bin is the folder of the programs under test.
+var bin string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "sluice-npm-")
+	if err == nil {
+		bin = dir
+		defer os.RemoveAll(dir)
+		err = build("node", "../../cmd/node", "agent", "../../examples/go")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+// build makes bin/NAME of each folder, without the race detector: what runs here is to be
+// as quick as it is.
+func build(pairs ...string) error {
+	for i := 0; i < len(pairs); i += 2 {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(bin, pairs[i]), pairs[i+1])
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go build %s: %w\n%s", pairs[i+1], err, out)
+		}
+	}
+	return nil
+}
+
+// record is what a process writes, readable while it does.
+type record struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (r *record) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.Write(b)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.String()
+}
+
+// clean is an environment without settings of the developer's own.
+func clean(more ...string) []string {
+	var out []string
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		own := strings.HasPrefix(name, "SLUICE_") || strings.HasPrefix(name, "OPENAI_") || strings.HasPrefix(name, "ANTHROPIC_") ||
+			strings.HasPrefix(name, "GOOGLE_") || strings.HasPrefix(name, "GEMINI_") || name == "MODEL" || strings.HasSuffix(strings.ToLower(name), "_proxy")
+		if !own {
+			out = append(out, e)
+		}
+	}
+	return append(out, more...)
+}
+
+// house is a node with its own folders, which can be killed and started again.
+type house struct {
+	*client.Client
+	t           *testing.T
+	dir, url    string
+	work, books string // workspace, and ledger of the fixtures
+	cmd         *exec.Cmd
+	log         record
+}
+
+func newHouse(t *testing.T) *house {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := ports.Free(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, dir: dir, url: "http://" + ports.Loopback(free[0]), work: filepath.Join(dir, "work"), books: filepath.Join(dir, "ledger.jsonl")}
+	if err := os.Mkdir(h.work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if h.Client, err = client.New(h.url, client.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.Client.Close()
+		h.kill()
+		if t.Failed() {
+			said := h.log.String()
+			t.Logf("the node's log:\n%s", said[max(0, len(said)-6000):])
+		}
+	})
+	h.start()
+	return h
+}
+
+// start starts the node, and returns once it is ready.
+func (h *house) start() {
+	h.t.Helper()
+	cmd := exec.Command(filepath.Join(bin, "node"), "serve", "--json", "--data", filepath.Join(h.dir, "data"), "--workspace", h.work,
+		"--ledger", h.books, "--fixtures", "--http", strings.TrimPrefix(h.url, "http://"), "--listen-nats", "none")
+	cmd.Env, cmd.Stderr = clean(), &h.log
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.cmd = cmd
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.Contains(line, `"ready"`) {
+		h.t.Fatalf("the node does not get ready: %q, %v\n%s", line, err, h.log.String())
+	}
+}
+
+// kill ends the node as a crash would, and waits until it is gone.
+func (h *house) kill() {
+	if h.cmd == nil {
+		return
+	}
+	_ = h.cmd.Process.Kill() // one that has ended needs none
+	_ = h.cmd.Wait()
+	h.cmd = nil
+}
+
+func (h *house) write(name, text string) {
+	h.t.Helper()
+	if err := os.WriteFile(filepath.Join(h.work, name), []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// ledger is what the tools with effects have done, a line for each time.
+func (h *house) ledger() string {
+	raw, err := os.ReadFile(h.books)
+	if err != nil && !os.IsNotExist(err) {
+		h.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// agent is a program that asks the model and has its calls run by the node.
+type agent struct {
+	name string   // of the test
+	api  string   // path of the model's API, as it is asked
+	cmd  []string // the program, and its arguments
+	dir  string
+	ids  bool // its provider's ids are unique, and calls have them
+}
+
+// begin starts the agent with a question; what it says comes from the function that is returned,
+// which waits for its end.
+func (h *house) begin(t *testing.T, a agent, m *model.Server, trace string, more ...string) (wait func() string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(stop)
+	args := append(append(a.cmd[1:len(a.cmd):len(a.cmd)], "--trace", trace), append(more, "Go on about "+trace+".")...)
+	cmd := exec.CommandContext(ctx, a.cmd[0], args...)
+	cmd.Dir = a.dir
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = clean("SLUICE_URL="+h.url, "OPENAI_BASE_URL="+m.URL+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=none",
+		"GOOGLE_GEMINI_BASE_URL="+m.URL, "GEMINI_API_KEY=none", "MODEL=scripted")
+	var said record
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		t.Helper()
+		if err := cmd.Wait(); err != nil {
+			for _, r := range m.Requests() {
+				if r.Error != "" {
+					t.Logf("the model refused %s: %s", r.Path, r.Error)
+				}
+			}
+			t.Fatalf("the agent ends with %v:\n%s", err, said.String())
+		}
+		return said.String()
+	}
+}
+
+// agents are the examples, each with the packages that its folder names.
+func agents(t *testing.T) []agent {
+	t.Helper()
+	examples := filepath.Join("..", "..", "examples")
+	beside := []string{filepath.Join(examples, "sluice.js"), filepath.Join(examples, "agent.js")}
+	node := npm.Node(t)
+	program := func(name, folder, file, api string, ids bool) agent {
+		dir := npm.Place(t, filepath.Join(examples, folder), beside)
+		return agent{name: name, api: api, cmd: []string{node, file}, dir: dir, ids: ids}
+	}
+	return []agent{
+		program("openai chat", "openai-sdk", "chat.js", "/v1/chat/completions", false),
+		program("openai responses", "openai-sdk", "responses.js", "/v1/responses", true),
+		program("anthropic", "anthropic-sdk", "agent.js", "/v1/messages", true),
+		program("gemini", "gemini-sdk", "agent.js", "/v1beta/models/scripted", true),
+		program("vercel ai", "vercel-ai", "agent.js", "/v1/chat/completions", false),
+		{name: "go", api: "/v1/chat/completions", cmd: []string{filepath.Join(bin, "agent")}, dir: t.TempDir()},
+	}
+}
+
+// answersOf are the answers that stand in what a model was sent, whatever its form, in order:
+// every JSON object of ours among its texts.
+func answersOf(messages []json.RawMessage) []answer {
+	var out []answer
+	for _, raw := range messages {
+		var v any
+		if json.Unmarshal(raw, &v) == nil {
+			find(v, &out)
+		}
+	}
+	return out
+}
+
+// answer is the content of an answer to a call.
+type answer struct {
+	Status, Text string
+	Data         json.RawMessage
+	Error        *struct{ Code, Message string }
+}
+
+// code is the answer in a word: its status, and the code where there is one.
+func (a answer) code() string {
+	if a.Error != nil {
+		return a.Status + " " + a.Error.Code
+	}
+	return a.Status
+}
+
+func find(v any, out *[]answer) {
+	switch v := v.(type) {
+	case string:
+		var a answer
+		if strings.HasPrefix(v, `{"status":`) && json.Unmarshal([]byte(v), &a) == nil {
+			*out = append(*out, a)
+		}
+	case []any:
+		for _, e := range v {
+			find(e, out)
+		}
+	case map[string]any:
+		for _, name := range []string{"content", "output", "parts", "functionResponse", "response", "error"} {
+			find(v[name], out)
+		}
+	}
+}
