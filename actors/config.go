@@ -34,6 +34,10 @@ type Config struct {
 	Allow   func(principal string) []string
 	Network bool // tools may use the network
 
+	// Limits are the limits on what runs at once and begins in a time; nil: there are none.
+	// It is asked for each start, so that others can come into force, from many goroutines.
+	Limits func() lifecycle.Limits
+
 	Room      int           // turns at once; 0 means 512
 	Drain     time.Duration // how long Stop waits for running attempts; 0 means 10 s
 	Heartbeat time.Duration // between in-progress acks of a claim; 0 means 5 s

@@ -140,7 +140,7 @@ func (a *turnActor) release(c actor.Context, call *lifecycle.Call) {
 		delete(a.calls, call.Offset)
 		delete(a.owed, call.Offset)
 	}
-	if s := call.Started; s != nil && (len(s.Locks) > 0 || s.Breaker.Probe) || call.Verdict != nil && len(call.Verdict.Resources) > 0 {
+	if s := call.Started; s != nil && (len(s.Locks)+len(s.Limits) > 0 || s.Breaker.Probe) || call.Verdict != nil && len(call.Verdict.Resources) > 0 {
 		key, workspace := a.key.Call(call.Offset), n.workspace(a.state.Submitted)
 		n.do(func() { n.unheld(key, call, workspace) })
 	}
@@ -173,7 +173,8 @@ func (a *turnActor) unstarted(b lifecycle.Begin, recs []events.Record) {
 	running := call.Phase == lifecycle.PhaseStarted
 	h := heldBy(a.key.Call(b.Call), a.n.cfg.Boot, call.Tool, b)
 	if running { // it may be this very start that runs: kept by an append whose answer was lost
-		h.locks = slices.DeleteFunc(slices.Clone(h.locks), func(l events.Lock) bool { return slices.Contains(call.Started.Locks, l) })
+		started := startLocks(call.Started)
+		h.locks = slices.DeleteFunc(slices.Clone(h.locks), func(l events.Lock) bool { return slices.Contains(started, l) })
 	}
 	if h.any() {
 		a.n.do(func() { a.n.giveBack(h, running) })

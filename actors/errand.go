@@ -60,7 +60,7 @@ func (a *callActor) running() bool {
 // unheld gives up everything that this node holds for a call that has ended.
 func (n *Node) unheld(key events.CallKey, call *lifecycle.Call, workspace string) {
 	if call.Started != nil { // also what an earlier owner took
-		for _, l := range call.Started.Locks {
+		for _, l := range startLocks(call.Started) {
 			n.locks.free(l.Resource, key)
 		}
 		if call.Started.Breaker.Probe {

@@ -183,7 +183,7 @@ func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle
 			return h.notRun(key, err)
 		}
 	}
-	if !h.n.locks.has(key.call, j.call.Started.Locks) {
+	if !h.n.locks.has(key.call, startLocks(j.call.Started)) {
 		s := h.notRun(key, errLeaseLost)
 		s.Class, s.Result.Error.Code = events.ClassConflict, events.Conflict
 		return s

@@ -75,6 +75,23 @@ func (h *hands) asks(ctx context.Context, key attemptKey, j job, r tools.Report,
 	return s
 }
 
+// letGo gives back what the attempts of a call held whose tool has asked a person: that may
+// take a day, and others may have it meanwhile. What was taken for a start that is not in
+// the log yet stays: the answers may be there already.
+func (a *turnActor) letGo(call *lifecycle.Call) {
+	for _, s := range a.log {
+		for _, r := range s.Commit.Records {
+			st, ok := r.Event.(*events.Started)
+			if !ok || r.Call != call.Offset || st.Owner.Boot != a.n.cfg.Boot {
+				continue
+			}
+			for _, l := range startLocks(st) {
+				a.n.locks.undo(l, a.key.Call(call.Offset))
+			}
+		}
+	}
+}
+
 // errNoAnswer says that what a person has given a tool is not what the log says.
 var errNoAnswer = errors.New("the answers hold a secret whose value is not among those that were kept")
 

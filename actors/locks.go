@@ -37,16 +37,25 @@ type lockSeat struct {
 
 func newLocks(n *Node) *locks { return &locks{n: n, pids: make(map[string]*lockSeat)} }
 
-// scopedResource names a resource in the cluster. Files are a workspace's own.
+// scopedResource names a resource in the cluster. Files are a workspace's own, and the
+// slots of limits nobody's.
 func scopedResource(name, workspace string) string {
-	if strings.HasPrefix(name, "file:") {
+	switch {
+	case strings.HasPrefix(name, "file:"):
 		return workspace + " " + name
+	case strings.HasPrefix(name, lifecycle.LimitResource):
+		return "tool " + name
 	}
 	return name
 }
 
 // lockCell is the name of a resource's cell.
-func lockCell(resource string) string { return lifecycle.Digest([]byte(resource))[len("sha256:"):] }
+func lockCell(resource string) string {
+	if strings.HasPrefix(resource, lifecycle.LimitResource) {
+		return slotCell(resource)
+	}
+	return lifecycle.Digest([]byte(resource))[len("sha256:"):]
+}
 
 // takeAll takes the leases, in one order for everybody, or none.
 func (l *locks) takeAll(ctx context.Context, call events.CallKey, uses []events.ResourceUse, workspace string) ([]events.Lock, error) {
@@ -66,16 +75,20 @@ func (l *locks) takeAll(ctx context.Context, call events.CallKey, uses []events.
 }
 
 func (l *locks) take(ctx context.Context, call events.CallKey, resource string, exclusive bool) (events.Lock, error) {
-	m := takeLock{ctx: ctx, call: call.String(), exclusive: exclusive, done: newPromise[tookLock]()}
+	return l.await(resource, takeLock{ctx: ctx, call: call.String(), exclusive: exclusive, done: newPromise[tookLock]()})
+}
+
+// await has a resource's actor serve a take, and notes what it has got.
+func (l *locks) await(resource string, m takeLock) (events.Lock, error) {
 	l.at(resource, true, func(s *lockSeat) {
 		s.takes++
 		l.tell(s, m)
 	})
 	var r tookLock
-	if l.n.cfg.Scheduler.Wait(0, m.done.done, ctx.Done()) == 0 {
+	if l.n.cfg.Scheduler.Wait(0, m.done.done, m.ctx.Done()) == 0 {
 		r = m.done.is
 	} else {
-		r.err = ctx.Err()
+		r.err = m.ctx.Err()
 	}
 	l.at(resource, true, func(s *lockSeat) {
 		s.takes--
@@ -85,7 +98,7 @@ func (l *locks) take(ctx context.Context, call events.CallKey, resource string, 
 		}
 		l.tell(s, leaveLock{m}) // whatever it got meanwhile is given back
 	})
-	return events.Lock{Resource: resource, Exclusive: exclusive, Boot: l.n.cfg.Boot, Revision: r.rev}, r.err
+	return events.Lock{Resource: resource, Exclusive: m.exclusive, Boot: l.n.cfg.Boot, Revision: r.rev}, r.err
 }
 
 // undo gives one take back. Others of the same call stay: an attempt that runs
@@ -215,6 +228,8 @@ type takeLock struct {
 	ctx       context.Context
 	call      string
 	exclusive bool
+	slots     int       // of a limit; 0: it is a lock
+	until     time.Time // of a slot: when it is no use any more, by Config.Steady
 	done      *promise[tookLock]
 }
 
@@ -326,13 +341,17 @@ func (a *lockActor) serveOne(i int) bool {
 	if err := m.ctx.Err(); err != nil {
 		return answer(tookLock{err: err})
 	}
-	h := lifecycle.Hold{Call: m.call, Boot: a.n.cfg.Boot, Exclusive: m.exclusive}
+	h := lifecycle.Hold{Call: m.call, Boot: a.n.cfg.Boot, Exclusive: m.exclusive, Slots: m.slots}
 	ctx, stop := a.n.timeout(m.ctx, a.n.cfg.LockTTL/3) // or the renewals of what is held would wait behind it
 	defer stop()
 	rev, ok, err := a.cell(ctx, func(s lifecycle.LockState, now time.Time) (lifecycle.LockState, bool) {
 		a.holds = s.Holds
 		h.Until = now.Add(a.n.cfg.LockTTL)
-		return s.Take(now, h)
+		next, ok := s.Take(now, h)
+		if !ok && m.overdue(now) { // nobody is to stand behind one who does not wait
+			return s, false
+		}
+		return next, ok
 	})
 	switch {
 	case err != nil && ctx.Err() != nil && m.ctx.Err() == nil:
@@ -350,6 +369,7 @@ func (a *lockActor) serveOne(i int) bool {
 	case a.next() != i:
 		return true // a call that has the lock stands behind it
 	}
+	a.deny()
 	a.later()
 	return false
 }

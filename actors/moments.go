@@ -16,16 +16,18 @@ import (
 // holding is what a call has taken and must give back.
 type holding struct {
 	call  events.CallKey
-	locks []events.Lock
-	probe string // tool whose breaker's probe the call is, "" if none
+	locks []events.Lock  // slots of limits, too
+	spent []events.Limit // of whose rates it has a token
+	probe string         // tool whose breaker's probe the call is, "" if none
 	boot  string
 }
 
-func (h holding) any() bool { return len(h.locks) > 0 || h.probe != "" }
+func (h holding) any() bool { return len(h.locks) > 0 || len(h.spent) > 0 || h.probe != "" }
 
 // heldBy is what was taken for a start.
 func heldBy(call events.CallKey, boot, tool string, b lifecycle.Begin) holding {
-	h := holding{call: call, locks: b.Locks, boot: boot}
+	h := holdingOf(call, boot, b.Limits)
+	h.locks = append(h.locks, b.Locks...)
 	if b.Breaker.Probe {
 		h.probe = tool
 	}
@@ -40,6 +42,9 @@ func (n *Node) giveBack(h holding, running bool) {
 	}
 	if running {
 		return
+	}
+	for _, l := range h.spent {
+		n.rates.giveBack(l.Rule, l.Principal)
 	}
 	if h.probe != "" {
 		n.breaks.spare(h.probe, holder(h.call, h.boot))
@@ -71,7 +76,7 @@ func (n *Node) quick(e lifecycle.Effect, o owe, key events.CallKey) (cmd lifecyc
 	if visible(tool) && asksAnew(b, call) {
 		return nil, false
 	}
-	b.Findings = append(b.Findings, lifecycle.Finding{Gate: lifecycle.GateLock}, lifecycle.Finding{Gate: lifecycle.GateAdmit})
+	b.Findings = append(b.Findings, lifecycle.Finding{Gate: lifecycle.GateLimit}, lifecycle.Finding{Gate: lifecycle.GateLock}, lifecycle.Finding{Gate: lifecycle.GateAdmit})
 	b.Breaker = events.BreakerView{State: string(lifecycle.BreakerClosed)}
 	return n.cutShort(b), true
 }
@@ -84,7 +89,8 @@ func visible(t tools.Tool) bool { return t.Operands != nil || t.Preview != nil }
 // this process.
 func (n *Node) looks(t lifecycle.Turn, call *lifecycle.Call, tool tools.Tool) bool {
 	files, _ := lifecycle.Bound(t, call)
-	return len(files.Operands)+len(files.Base) > 0 || len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil || !n.breaks.closed(call.Tool)
+	return len(files.Operands)+len(files.Base) > 0 || len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil ||
+		!n.breaks.closed(call.Tool) || len(n.limitsOf(t, call)) > 0
 }
 
 // judged is the verdict of the plan gates, given what dedupe found.
@@ -186,29 +192,34 @@ func (n *Node) cutShort(b lifecycle.Begin) lifecycle.Begin {
 	return b
 }
 
-// begin asks the start gates: leases in one order, expectations, the breaker.
+// begin asks the start gates: limits, leases in one order, expectations, the breaker.
 func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.CallKey) found {
 	call := o.turn.Calls[key.Offset]
 	tool, known := n.cfg.Registry.Lookup(call.Tool)
 	if !known {
 		return found{cmd: n.unregistered(o, call)}
 	}
-	b := n.beginning(o, call, tool)
-	lock := lifecycle.Finding{Gate: lifecycle.GateLock}
+	b := n.cutShort(n.beginning(o, call, tool))
+	if last := b.Findings[len(b.Findings)-1]; last.Ruling == lifecycle.Deny {
+		return found{cmd: b}
+	}
+	var limit lifecycle.Finding
 	var err error
-	if b.Locks, err = n.locks.takeAll(ctx, key, b.Verdict.Resources, n.workspace(o.turn.Submitted)); err != nil {
-		n.log.Info("leases could not be had: trying again", "call", key.String(), "err", err)
+	if b.Limits, b.LimitWait, limit, err = n.limit(ctx, o.turn, call, key); err != nil {
+		if ctx.Err() == nil { // otherwise nobody waits for it any more
+			n.log.Warn("the limits could not be asked, so the call waits: trying again", "call", key.String(), "err", err)
+		}
 		return found{}
 	}
-	workspace := n.workspace(o.turn.Submitted)
-	if b.Expect, err = n.expectations(ctx, o, tool, workspace); err != nil {
-		lock = conflict(err)
-	} else if files, ok := lifecycle.Bound(o.turn, call); ok {
-		if err := n.asShown(ctx, o, tool, files); err != nil {
-			lock = conflict(err)
-		}
-		b.Expect = n.expecting(o, tool, b.Expect, files.Base)
+	if b.Findings = append(b.Findings, limit); limit.Ruling == lifecycle.Deny {
+		return found{cmd: b}
 	}
+	if b.Locks, err = n.locks.takeAll(ctx, key, b.Verdict.Resources, n.workspace(o.turn.Submitted)); err != nil {
+		n.log.Info("leases could not be had: trying again", "call", key.String(), "err", err)
+		n.giveBack(heldBy(key, n.cfg.Boot, call.Tool, b), false)
+		return found{}
+	}
+	lock := n.asSeen(ctx, &b, o, call, tool)
 	if asksAnew(b, call) {
 		b.Operands, b.Preview = n.shows(ctx, o, key, tool)
 	}
@@ -222,6 +233,23 @@ func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.
 		}
 	}
 	return found{cmd: n.cutShort(b), held: heldBy(key, n.cfg.Boot, call.Tool, b)}
+}
+
+// asSeen is the finding of the lock gate once the leases are held: the files are what
+// they were when the trace, or a person, saw them last.
+func (n *Node) asSeen(ctx context.Context, b *lifecycle.Begin, o owe, call *lifecycle.Call, tool tools.Tool) lifecycle.Finding {
+	var err error
+	if b.Expect, err = n.expectations(ctx, o, tool, n.workspace(o.turn.Submitted)); err != nil {
+		return conflict(err)
+	}
+	lock := lifecycle.Finding{Gate: lifecycle.GateLock}
+	if files, ok := lifecycle.Bound(o.turn, call); ok {
+		if err := n.asShown(ctx, o, tool, files); err != nil {
+			lock = conflict(err)
+		}
+		b.Expect = n.expecting(o, tool, b.Expect, files.Base)
+	}
+	return lock
 }
 
 // unregistered denies a call whose tool this node does not have any more.

@@ -34,13 +34,15 @@ type Node struct {
 	own    *pool // the Scheduler, where the node has made it itself
 	locks  *locks
 	breaks *breakers
+	rates  *rates
+	recall recall
 
 	ctx    context.Context // the node's own lifetime, from Start to the end of Stop
 	cancel context.CancelFunc
 	pull   context.Context // ends first: nothing new is taken
 	halt   context.CancelFunc
 	steps  group         // what Stop waits for
-	shared group         // the actors of locks and breakers
+	shared group         // the actors of locks, breakers and rates
 	room   chan struct{} // a token for each turn that there is room for
 	failed chan error
 
@@ -94,6 +96,7 @@ func New(cfg Config) (*Node, error) {
 	n.live = newPublisher(n)
 	n.locks = newLocks(n)
 	n.breaks = newBreakers(n)
+	n.rates = &rates{n: n}
 	return n, nil
 }
 
@@ -208,6 +211,7 @@ func (n *Node) Stop(ctx context.Context) error {
 	n.steps.wait(n.cfg.Scheduler)
 	n.locks.stop()
 	n.breaks.stop()
+	n.rates.stop()
 	n.shared.wait(n.cfg.Scheduler)
 	n.system.shutdown()
 	if n.own != nil {

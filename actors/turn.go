@@ -420,10 +420,8 @@ func (a *turnActor) settled(c actor.Context, call *lifecycle.Call) {
 	if call.Phase != lifecycle.PhaseStarted && call.Attempt > 0 {
 		a.n.hands.forget(attemptKey{a.key.Call(call.Offset), call.Attempt}, a.n.evidenceOf(call.Started.Owner))
 	}
-	if call.Phase == lifecycle.PhaseInput && a.spec.Calls[call.Offset].Phase == lifecycle.PhaseInput { // a person may take a day: others may have what it held
-		for _, l := range call.Started.Locks {
-			a.n.locks.freeHeld(l.Resource, a.key.Call(call.Offset))
-		}
+	if call.Phase == lifecycle.PhaseInput {
+		a.letGo(call)
 	}
 	if !call.Open() && !a.gone[call.Offset] {
 		a.gone[call.Offset] = true

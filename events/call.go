@@ -131,6 +131,8 @@ type Started struct {
 	Containment string        `json:"containment,omitempty"`
 	Judged      time.Time     `json:"judged,omitempty,omitzero"` // the moment that the policy was asked again for; see Verdict
 	Round       int           `json:"round,omitempty"`           // of the InputRequested whose answers it goes on with; 0: none was asked
+	Limits      []Limit       `json:"limits,omitempty"`          // that fit the call, in their order
+	LimitWaitMS int64         `json:"limit_wait_ms,omitempty"`   // how long it has waited for them; 0: less than 1 ms
 }
 
 // Progress is a coalesced note from a running attempt. It never extends a deadline.

@@ -81,6 +81,7 @@ const (
 	IdempotencyConflict Code = "IDEMPOTENCY_CONFLICT"
 	TruncatedByModel    Code = "TRUNCATED_BY_MODEL"
 	TooLarge            Code = "TOO_LARGE"
+	RateLimited         Code = "RATE_LIMITED"
 	MCPParamError       Code = "MCP_PARAM_ERROR"
 	MCPExecutionError   Code = "MCP_EXECUTION_ERROR"
 	MCPNetworkError     Code = "MCP_NETWORK_ERROR"
@@ -187,6 +188,14 @@ type Lock struct {
 	Exclusive bool   `json:"exclusive,omitempty"`
 	Boot      string `json:"boot"`
 	Revision  uint64 `json:"revision"`
+}
+
+// Limit is a limit that a start has passed, and what it has of it.
+type Limit struct {
+	Rule      string `json:"rule"`                // its id
+	Principal string `json:"principal,omitempty"` // whose bucket, where each principal has one
+	Slot      Lock   `json:"slot,omitempty,omitzero"`
+	Token     bool   `json:"token,omitempty"` // it has used one start of the rule's rate
 }
 
 // Expectation is what a file must be when a write finds it.

@@ -20,6 +20,7 @@ const (
 	GateAuthorize Gate = "authorize"
 	GatePeek      Gate = "breaker_peek"
 	GateApprove   Gate = "approve" // Decide's own: no finding arrives for it
+	GateLimit     Gate = "limit"   // slots and tokens of the limits, BEFORE any lease: all take them in one order
 	GateLock      Gate = "lock"    // leases, then expectations
 	GateAdmit     Gate = "breaker_admit"
 )
@@ -29,7 +30,7 @@ const (
 // begins: what can have changed is judged again.
 var (
 	PlanGates  = []Gate{GateDedupe, GateAllow, GateValidate, GateAuthorize, GatePeek}
-	StartGates = []Gate{GateAllow, GateAuthorize, GateLock, GateAdmit}
+	StartGates = []Gate{GateAllow, GateAuthorize, GateLimit, GateLock, GateAdmit}
 )
 
 // Ruling is what a gate says of a call.
@@ -99,7 +100,7 @@ func (f *Finding) sayable() bool {
 	case Reuse:
 		return f.Gate == GateDedupe && f.Reuse != nil
 	case Wait:
-		return f.Gate == GateDedupe || f.Gate == GateLock || f.Gate == GateAdmit
+		return f.Gate == GateDedupe || f.Gate == GateLimit || f.Gate == GateLock || f.Gate == GateAdmit
 	}
 	return false
 }

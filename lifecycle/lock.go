@@ -10,14 +10,15 @@ type Hold struct {
 	Call      string    `json:"call"` // trace/turn/offset: a call's next owner re-enters
 	Boot      string    `json:"boot"`
 	Exclusive bool      `json:"exclusive,omitempty"`
-	Until     time.Time `json:"until"` // its lease
+	Slots     int       `json:"slots,omitempty"` // it shares with others, as long as there are no more holders than that; 0: with any number
+	Until     time.Time `json:"until"`           // its lease
 }
 
 // LockState is the state of one resource's lock, shared by the cluster. Its zero
 // value is free.
 type LockState struct {
 	Holds   []Hold `json:"holds,omitempty"`
-	Waiting []Hold `json:"waiting,omitempty"` // exclusive ones that wait, the first one first: nobody new passes them
+	Waiting []Hold `json:"waiting,omitempty"` // exclusive ones, and those for slots, that wait, the first one first: nobody new passes them
 }
 
 // LockTTL is the length of a lease; its holder renews it every third of that.
@@ -32,15 +33,15 @@ func (l LockState) at(now time.Time) LockState {
 }
 
 // Take gives the lock to h if it can be had now. A call that holds it already
-// re-enters, whatever boot it is on. Where it cannot be had, an exclusive h is
-// remembered as waiting until its lease ends, and keeps its place while it asks again:
-// neither readers nor the writers of a busier node pass it.
+// re-enters, whatever boot it is on. Where it cannot be had, an exclusive h, or one for
+// a slot, is remembered as waiting until its lease ends, and keeps its place while it
+// asks again: neither readers nor the writers of a busier node pass it.
 func (l LockState) Take(now time.Time, h Hold) (next LockState, ok bool) {
 	next = l.at(now)
 	same := func(x Hold) bool { return x.Call == h.Call }
 	others := slices.DeleteFunc(slices.Clone(next.Holds), same)
 	ahead := len(next.Waiting)
-	if h.Exclusive {
+	if h.Exclusive || h.Slots > 0 {
 		if ahead = slices.IndexFunc(next.Waiting, same); ahead < 0 {
 			ahead = len(next.Waiting)
 			next.Waiting = append(next.Waiting, h)
@@ -49,7 +50,12 @@ func (l LockState) Take(now time.Time, h Hold) (next LockState, ok bool) {
 	}
 	reentry := len(others) != len(next.Holds)
 	blocked := slices.ContainsFunc(others, func(x Hold) bool { return x.Exclusive || h.Exclusive })
-	if blocked || !reentry && ahead > 0 {
+	if h.Slots > 0 {
+		blocked = blocked || !reentry && len(others)+ahead >= h.Slots
+	} else {
+		blocked = blocked || !reentry && ahead > 0
+	}
+	if blocked {
 		return next, false
 	}
 	return LockState{Holds: append(others, h), Waiting: slices.DeleteFunc(next.Waiting, same)}, true

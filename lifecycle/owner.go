@@ -26,6 +26,8 @@ type Begin struct {
 	Verdict     events.Verdict // as judged now
 	Wall        time.Duration  // the tool's own limit; 0 means DefaultWall
 	Locks       []events.Lock
+	Limits      []events.Limit // that it has passed
+	LimitWait   time.Duration  // how long it has waited for them
 	Expect      []events.Expectation
 	Breaker     events.BreakerView
 	Containment string
@@ -139,6 +141,7 @@ func (d *decider) begin(c Begin) error {
 	d.emit(c.Call, &events.Started{
 		Attempt: call.Attempt + 1, Round: call.Rounds(), Owner: d.t.Owner, Deadline: d.attemptDeadline(c.Wall), Hash: c.Verdict.Hash,
 		Key: key, Locks: c.Locks, Expect: c.Expect, Breaker: c.Breaker, Containment: c.Containment, Judged: c.Verdict.Judged,
+		Limits: c.Limits, LimitWaitMS: c.LimitWait.Milliseconds(),
 	})
 	return nil
 }
@@ -159,6 +162,9 @@ func (d *decider) askAgain(call *Call, c Begin, why string) {
 	d.ask(call, c.Verdict, why, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands, Preview: c.Preview}, expire)
 }
 
+// NotLetThrough stands before a gate's reason where it does not let a further attempt through.
+const NotLetThrough = " is not let through: "
+
 // failAgain ends a call whose further attempt a gate does not let through. It
 // has run, so it is not denied.
 func (d *decider) failAgain(call *Call, f *Finding) {
@@ -166,7 +172,7 @@ func (d *decider) failAgain(call *Call, f *Finding) {
 	if code == "" {
 		code = events.PermissionDenied
 	}
-	text := fmt.Sprintf("attempt %d failed, and another one is not let through: %s", call.Attempt, f.Reason)
+	text := fmt.Sprintf("attempt %d failed, and another one%s%s", call.Attempt, NotLetThrough, f.Reason)
 	if call.Phase == PhaseGiven {
 		text = "its tool had asked a person, and with the answers it is not let through any more: " + f.Reason
 	}

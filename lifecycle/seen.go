@@ -35,7 +35,7 @@ func (l LockState) Sight(boot string, now time.Time, was []Sighting) []Sighting 
 }
 
 func (h Hold) is(x Hold) bool {
-	return h.Call == x.Call && h.Boot == x.Boot && h.Exclusive == x.Exclusive && h.Until.Equal(x.Until)
+	return h.Call == x.Call && h.Boot == x.Boot && h.Exclusive == x.Exclusive && h.Slots == x.Slots && h.Until.Equal(x.Until)
 }
 
 // Local is the state with the leases of other boots as the observer counts them:

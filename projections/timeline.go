@@ -115,7 +115,7 @@ func detail(e events.Event) string {
 	case *events.Authorized:
 		return words(v.Decision, string(v.Verdict.Tier), string(v.Verdict.Operation.Class), strings.Join(v.Verdict.Policies, ","))
 	case *events.Started:
-		return words("on", v.Owner.Boot, "until", v.Deadline.UTC().Format(time.RFC3339))
+		return words("on", v.Owner.Boot, "until", v.Deadline.UTC().Format(time.RFC3339), limitsDetail(v))
 	case *events.Progress:
 		return v.Text
 	case *events.CancelRequested:
@@ -226,4 +226,23 @@ func words(parts ...string) string {
 		}
 	}
 	return strings.Join(kept, " ")
+}
+
+// limitsDetail names the limits that a start has passed, and how long it has waited for
+// them.
+func limitsDetail(s *events.Started) string {
+	if len(s.Limits) == 0 {
+		return ""
+	}
+	var ids []string
+	for _, l := range s.Limits {
+		if !slices.Contains(ids, l.Rule) {
+			ids = append(ids, l.Rule)
+		}
+	}
+	out := "limits " + strings.Join(ids, ",")
+	if s.LimitWaitMS > 0 {
+		out += " after " + (time.Duration(s.LimitWaitMS) * time.Millisecond).String()
+	}
+	return out
 }

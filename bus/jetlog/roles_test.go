@@ -43,6 +43,7 @@ func people(t *testing.T) (users []jetlog.User, seed []byte) {
 		{Name: "eve@x.org", Password: hashed(t, "eve@x.org"), Watch: true},
 		{Name: "node", Password: hashed(t, "node"), Node: true},
 		{Name: "dot", NKey: public},
+		{Name: "joiner", Password: hashed(t, "joiner"), Tools: []string{"saw", "plane_2"}},
 	}, seed
 }
 
@@ -168,6 +169,9 @@ func TestRolesReachWhatTheyMay(t *testing.T) {
 				if u.Node {
 					continue // the suite's tests are its own
 				}
+				if len(u.Tools) > 0 {
+					continue // see TestWorkersReachTheirTools
+				}
 				t.Run(u.Name, func(t *testing.T) {
 					var how []nats.Option
 					if u.NKey != "" {
@@ -190,6 +194,45 @@ func TestRolesReachWhatTheyMay(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestWorkersReachTheirTools: a worker hears what is offered of its own tools, with the
+// others who serve them and not beside them, and answers; nothing else is within its reach.
+func TestWorkersReachTheirTools(t *testing.T) {
+	users, _ := people(t)
+	for name, start := range map[string]func(*testing.T, []jetlog.User) served{"embedded": embeddedWith, "configured": configured} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, users)
+			c := func() *client { return connectAs(t, s.url, "joiner") }
+			c().always(publish, "sluice.here.saw.joiner.a", "sluice.here.plane_2.joiner.b-2", "sluice.answer.boot.JOB.offer", "sluice.answer.boot.JOB.PLACE")
+			c().always(subscribe, "sluice.worker.joiner.a", "sluice.worker.joiner.*", "sluice.workers")
+			c().always(share, "sluice.tool.saw", "sluice.tool.plane_2")
+			c().never(publish,
+				"sluice.here.other.joiner.a", "sluice.here.saw.ann.a", "sluice.here.saw.joiner", "sluice.here.saw.joiner.a.b", "sluice.here.Bash.joiner.a",
+				"sluice.tool.saw", "sluice.tool.other", "sluice.worker.joiner.a", "sluice.worker.ann.a", "sluice.workers", "sluice.answer.boot.JOB", "sluice.answer.boot.JOB.PLACE.more",
+				"sluice.api.joiner.submit", "sluice.api.ann.approve", "sluice.ev.t.t", "sluice.turns.default", "sluice.wake.t.t", "sluice.timer.x", "sluice.ask.boot",
+				"sluice.live.completed.saw.t.t.0", "$KV.SLUICE_presence.x", "$O.SLUICE_BLOBS.C.x", "$JS.API.INFO", "$JS.API.STREAM.INFO.SLUICE", "$SYS.REQ.USER.INFO",
+				"_INBOX._node.x", "_INBOX.ann.x", "_INBOX.joiner.x", "elsewhere")
+			c().never(subscribe,
+				"sluice.tool.saw", "sluice.tool.*", "sluice.tool.other", "sluice.worker.ann.a", "sluice.worker.>", "sluice.worker.*.*", "sluice.here.>", "sluice.here.saw.*.*",
+				"sluice.answer.>", "sluice.answer.*.*.*", "sluice.live.>", "sluice.api.>", "sluice.ev.>", "sluice.>", ">", "_INBOX.>", "_INBOX._node.>", "$JS.>", "$KV.>", "$SYS.>")
+			c().never(share, "sluice.tool.other", "sluice.tool.*", "sluice.tool.>", "sluice.answer.*.*.*")
+		})
+	}
+	for _, u := range users[:3] { // nor do others reach what is between nodes and workers
+		s := embeddedWith(t, users)
+		c := func() *client { return connectAs(t, s.url, u.Name) }
+		c().never(publish, "sluice.tool.saw", "sluice.here.saw.joiner.a", "sluice.worker.joiner.a", "sluice.workers", "sluice.answer.boot.JOB.PLACE")
+		c().never(subscribe, "sluice.tool.saw", "sluice.worker.joiner.a", "sluice.here.>", "sluice.answer.>", "sluice.workers")
+	}
+}
+
+// share subscribes in the queue group of workers.
+func share(subject string) func(*nats.Conn) error {
+	return func(nc *nats.Conn) error {
+		_, err := nc.QueueSubscribeSync(subject, bus.WorkerQueue)
+		return err
 	}
 }
 
@@ -292,6 +335,10 @@ func TestUsersAreChecked(t *testing.T) {
 		"an nkey twice":      {{Name: "ann", NKey: public}, {Name: "bob", NKey: public}},
 		"no nkey of a user":  {{Name: "ann", NKey: "A" + public[1:]}},
 		"an nkey with blank": {{Name: "ann", NKey: " " + public}},
+		"a node that works":  {{Name: "ann", Password: good, Node: true, Tools: []string{"saw"}}},
+		"a server's tool":    {{Name: "ann", Password: good, Tools: []string{"a__b"}}},
+		"all tools":          {{Name: "ann", Password: good, Tools: []string{"*"}}},
+		"a tool of a queue":  {{Name: "ann", Password: good, Tools: []string{"saw others"}}},
 	} {
 		if err := jetlog.CheckUsers(users); err == nil {
 			t.Errorf("%s: is let pass", name)
@@ -318,7 +365,7 @@ func TestNSCSaysTheSame(t *testing.T) {
 			}
 		}
 		for _, s := range append(p.Publish, p.Subscribe...) {
-			if strings.ContainsAny(s, "', \n") {
+			if strings.ContainsAny(strings.TrimSuffix(s, " "+bus.WorkerQueue), "', \n") { // a subject and its queue group
 				t.Errorf("subject %q of %s would end its word", s, u.Name)
 			}
 		}

@@ -128,8 +128,13 @@ func (b *Bus) OpenJob(ctx context.Context, boot string) (bus.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a job: %w", err)
 	}
-	j := &job{nc: nc, boot: boot, id: rand.Text(), cuts: nc.Stats().Reconnects}
-	if j.sub, err = bounded(nc, bus.AnswerSubject(boot, j.id, "*")); err != nil {
+	j := &job{nc: nc, boot: boot, id: rand.Text(), cuts: nc.Stats().Reconnects, in: make(chan *nats.Msg, 4), over: make(chan struct{}), bus: b.ctx}
+	// Not SubscribeSync: its channel alone has half a megabyte.
+	j.sub, err = nc.Subscribe(bus.AnswerSubject(boot, j.id, "*"), j.put)
+	if err == nil {
+		err = j.sub.SetPendingLimits(bus.MaxUnheard, bus.MaxUnheardBytes)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open a job: %w", unavailable(err))
 	}
 	return j, nil
@@ -143,6 +148,19 @@ type job struct {
 	boot, id string
 	place    atomic.Pointer[string] // where the worker answers that it was handed to; nil: nobody has it
 	cuts     uint64                 // how often the connection had come back when last looked
+	in       chan *nats.Msg         // what was said; the rest waits in sub, within its limits
+	over     chan struct{}          // closed by Close
+	once     sync.Once
+	bus      context.Context // the bus' own life
+}
+
+// put hands over what was said, once it is heard.
+func (j *job) put(m *nats.Msg) {
+	select {
+	case j.in <- m:
+	case <-j.over:
+	case <-j.bus.Done():
+	}
 }
 
 // Offer is bus.Job's.
@@ -160,23 +178,21 @@ func (j *job) Hand(w bus.Worker, body []byte) error {
 // Hear is bus.Job's.
 func (j *job) Hear(ctx context.Context) (bus.Said, error) {
 	for {
-		m, err := j.sub.NextMsgWithContext(ctx)
-		switch {
-		case err == nil:
+		select {
+		case m := <-j.in:
 			if s, ok := j.read(m); ok {
 				return s, nil
 			}
-		case errors.Is(err, nats.ErrNoResponders): // the client's own word for the server's
-			return bus.Said{Nobody: true}, nil
-		case errors.Is(err, nats.ErrSlowConsumer): // what was dropped is said again, or missed
-		case ctx.Err() != nil:
+		case <-j.over:
+			return bus.Said{}, fmt.Errorf("hear a worker: %w: the job is closed", bus.ErrUnavailable)
+		case <-j.bus.Done():
+			return bus.Said{}, fmt.Errorf("hear a worker: %w", errClosed)
+		case <-ctx.Done():
 			if n := j.nc.Stats().Reconnects; n != j.cuts || !j.nc.IsConnected() {
 				j.cuts = n
 				return bus.Said{}, fmt.Errorf("hear a worker: %w: the connection to NATS was lost", bus.ErrUnavailable)
 			}
 			return bus.Said{}, ctx.Err()
-		default:
-			return bus.Said{}, fmt.Errorf("hear a worker: %w: %w", bus.ErrUnavailable, err)
 		}
 	}
 }
@@ -185,6 +201,9 @@ func (j *job) Hear(ctx context.Context) (bus.Said, error) {
 func (j *job) read(m *nats.Msg) (s bus.Said, ok bool) {
 	at := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 	if at == bus.OfferPlace {
+		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
+			return bus.Said{Nobody: true}, true
+		}
 		return bus.Said{Body: m.Data}, true
 	}
 	place := j.place.Load()
@@ -192,4 +211,9 @@ func (j *job) read(m *nats.Msg) (s bus.Said, ok bool) {
 }
 
 // Close is bus.Job's.
-func (j *job) Close() { _ = j.sub.Unsubscribe() } // fails only on a closed connection
+func (j *job) Close() {
+	j.once.Do(func() {
+		close(j.over)
+		_ = j.sub.Unsubscribe() // fails only on a closed connection
+	})
+}

@@ -49,6 +49,13 @@ func (f *flight) leaves() {
 	f.sent = true
 }
 
+// returns says that what has left was not taken, and has done nothing.
+func (f *flight) returns() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent = false
+}
+
 // lands takes the answer. One that nobody waits for any more is told as late.
 func (f *flight) lands(r *jsonrpc.Response) {
 	f.mu.Lock()

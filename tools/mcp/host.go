@@ -111,7 +111,7 @@ type Status struct {
 	Revision string // of Up: of the protocol
 	Name     string // of Up: what the server calls itself, and its version; made visible
 	Tools    []Offer
-	Refused  []string // tools that are not registered, each with why
+	Refused  []string // tools that are not registered, or not there though the file names them, each with why
 }
 
 // Offer is one tool of a server, as it is offered.

@@ -179,6 +179,7 @@ func (w *wire) answered(req *http.Request, resp *http.Response, a asked) *http.R
 	gone := resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != ""
 	switch {
 	case gone:
+		a.f.returns()
 		return resp // the session is over, and the SDK ends it
 	case media == "text/event-stream" && resp.StatusCode == http.StatusOK:
 		resp.Body = w.stream(req, resp.Body, a)

@@ -186,6 +186,48 @@ func mishap(rw http.ResponseWriter, what string) {
 	}
 }
 
+// A server that has forgotten its sessions has done nothing of what it refuses: the call
+// goes to it in a new one.
+func TestHTTPServerThatForgetsItsSession(t *testing.T) {
+	var forgotten atomic.Bool
+	w, _ := over(t, mcptest.Options{Revision: mcptest.Old}, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if strings.Contains(mcptest.Peek(r), `"initialize"`) {
+				forgotten.Store(false)
+			}
+			if forgotten.Load() && r.Header.Get("Mcp-Session-Id") != "" {
+				http.Error(rw, "no such session", http.StatusNotFound)
+				return
+			}
+			h.ServeHTTP(rw, r)
+		})
+	})
+	forgotten.Store(true)
+	if r := w.call("meta", `{}`); r.Class != events.ClassOK || w.noted("call meta") != 1 || w.noted("initialize") != 2 {
+		t.Errorf("%+v: %v", r, mcptest.Lines(w.o.Journal))
+	}
+}
+
+// A stream of notifications that has ended is made up for by asking.
+func TestHTTPServerWithoutNotifications(t *testing.T) {
+	for what, status := range map[string]int{"refused": http.StatusMethodNotAllowed, "none": http.StatusNotFound, "broken": http.StatusInternalServerError} {
+		t.Run(what, func(t *testing.T) {
+			w, _ := over(t, mcptest.Options{Revision: mcptest.Old}, func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodGet {
+						http.Error(rw, "no", status)
+						return
+					}
+					h.ServeHTTP(rw, r)
+				})
+			})
+			if r := w.call("echo", `{"v":1}`); r.Class != events.ClassOK {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
 // A server that goes away is noticed, its calls end, and it is connected again.
 func TestHTTPServerThatGoesAway(t *testing.T) {
 	both(t, func(t *testing.T, revision string) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,6 +45,7 @@ type server struct {
 	refused error // what the registry said of the tools
 	known   bool  // it has been there
 	older   bool  // it is asked for an older revision; run's own
+	newer   bool  // it has spoken the newest one; run's own
 	tried   chan struct{}
 	once    sync.Once
 }
@@ -118,10 +120,13 @@ func (s *server) serve(ctx context.Context) (lasted time.Duration, err error) {
 	defer stop()
 	x, err := open(attempt, ctx, s.spec, s.cfg, s.older)
 	if err != nil {
-		s.older = !s.older
+		if attempt.Err() != nil && !s.newer { // it heard something, and said nothing
+			s.older = !s.older
+		}
 		return 0, err
 	}
 	s.older = x.revision() < newRevision
+	s.newer = s.newer || !s.older
 	l, err := x.list(attempt)
 	if err != nil {
 		x.end(err)
@@ -203,16 +208,13 @@ func (s *server) provide(l listing) {
 	list, offers, bad := s.made(l)
 	refused := s.cfg.Provide(source(s.spec.Name), list)
 	s.mu.Lock()
-	before := s.bad
+	before := append(slices.Clone(s.bad), each(s.refused)...)
 	s.tools, s.bad, s.refused, s.known = offers, bad, refused, true
 	s.mu.Unlock()
-	for _, err := range bad {
+	for _, err := range slices.Concat(bad, each(refused)) {
 		if !told(before, err) {
-			s.log.Warn("a tool of an MCP server is not registered", "err", err)
+			s.log.Warn("a tool of an MCP server is not there", "err", err)
 		}
-	}
-	if refused != nil {
-		s.log.Warn("tools of an MCP server are not registered", "err", refused)
 	}
 }
 

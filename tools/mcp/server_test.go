@@ -163,8 +163,11 @@ func TestHintsOnlyMakeATierStricter(t *testing.T) {
 
 func TestTheOperatorChoosesTools(t *testing.T) {
 	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, _ *Config) {
-		s.Allow, s.Deny, s.HonoursKey = []string{"echo", "charge", "sleep"}, []string{"sleep"}, []string{"charge"}
+		s.Allow, s.Deny, s.HonoursKey = []string{"echo", "charge", "sleep"}, []string{"sleep", "misspelt"}, []string{"charge"}
 	})
+	if st := w.state(); len(st.Refused) != 1 || !strings.Contains(st.Refused[0], "misspelt: the file names it") {
+		t.Errorf("%+v", st)
+	}
 	if fmt.Sprint(w.names()) != "[srv__charge srv__echo]" || !w.tool("charge").HonoursKey || w.tool("echo").HonoursKey {
 		t.Error(w.names())
 	}
@@ -424,8 +427,13 @@ func TestAFileOfServers(t *testing.T) {
 
 func TestNamesFindTheWayBack(t *testing.T) {
 	for _, c := range [][3]string{
-		{"files", "read", "files__read"}, {"a", "_b", "a___b"}, {"a", "b__c", "a__b__c"},
-		{"files", "read.all", ""}, {"files", strings.Repeat("x", 58), ""}, {"files", "é", ""}, {"files", "", ""},
+		{"files", "read", "files__read"},
+		{"a", "_b", "a___b"},
+		{"a", "b__c", "a__b__c"},
+		{"files", "read.all", ""},
+		{"files", strings.Repeat("x", 58), ""},
+		{"files", "é", ""},
+		{"files", "", ""},
 	} {
 		name := ToolName(c[0], c[1])
 		if c[2] != "" && name != c[2] || !events.ValidToolName(name) || name != ToolName(c[0], c[1]) {

@@ -158,6 +158,9 @@ func (s *session) watch() {
 			return
 		case <-s.doubt:
 		case <-timer.C:
+			if s.wire != nil && s.busy.Load() == 0 && s.revision() >= newRevision {
+				continue // there is nothing to keep: the next call finds out
+			}
 		}
 		timer.Stop()
 		if err := s.look(); err != nil {

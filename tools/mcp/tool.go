@@ -35,6 +35,24 @@ func (s Server) named() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// missing are the tools that the operator's file names and the server does not have: one
+// that is misspelt is not denied.
+func (s Server) missing(l listing) []error {
+	there := map[string]bool{"*": true}
+	for _, d := range l.tools {
+		there[d.Name] = true
+	}
+	names := slices.Concat(s.Allow, s.Deny, s.HonoursKey, slices.Collect(maps.Keys(s.Tiers)))
+	slices.Sort(names)
+	var out []error
+	for _, name := range slices.Compact(names) {
+		if !there[name] {
+			out = append(out, fmt.Errorf("%s: the file names it, and the server has no such tool", shown(name)))
+		}
+	}
+	return out
+}
+
 // allows says whether the operator lets a tool be offered.
 func (s Server) allows(tool string) bool {
 	return (s.Allow == nil || slices.Contains(s.Allow, tool)) && !slices.Contains(s.Deny, tool)
@@ -42,7 +60,7 @@ func (s Server) allows(tool string) bool {
 
 // made are the tools of a list, sorted by the server's own names, with what cannot be one.
 func (s *server) made(l listing) (list []tools.Tool, offers []Offer, bad []error) {
-	bad = slices.Clone(l.bad)
+	bad = append(slices.Clone(l.bad), s.spec.missing(l)...)
 	sorted := slices.SortedFunc(slices.Values(l.tools), func(a, b definition) int { return strings.Compare(a.Name, b.Name) })
 	taken := map[string]string{}
 	for _, d := range sorted {

@@ -25,7 +25,8 @@ type errand struct {
 
 // Pauses of an offer that nobody takes.
 const (
-	unanswered = time.Second            // a worker that says nothing by then may hang: another one is asked
+	unanswered = 20                     // that part of the whole time: a worker that says nothing by then may hang, and another one is asked
+	mostAfter  = time.Second            // a worker that is busy may ask for
 	nobodyThis = 200 * time.Millisecond // until it is offered again where nobody serves, who comes back may take it
 	otherwise  = 50 * time.Millisecond  // where one refused that another may take
 )
@@ -112,7 +113,7 @@ func (c *chat) offer(ctx context.Context) error {
 		if err := c.ask(); err != nil {
 			return absent("%v", err)
 		}
-		again := time.Now().Add(unanswered)
+		again := time.Now().Add(c.r.cfg.silence() / unanswered)
 		for {
 			s, err := c.hear(ctx, earlier(again, end))
 			switch {
@@ -125,7 +126,7 @@ func (c *chat) offer(ctx context.Context) error {
 					return err
 				}
 				if pause > 0 {
-					again = earlier(again, time.Now().Add(pause))
+					again = time.Now().Add(pause)
 				}
 				continue
 			case ctx.Err() != nil:
@@ -193,7 +194,7 @@ func (c *chat) taken(s bus.Said, why *string) (pause time.Duration, err error) {
 		return 0, nil
 	case t.Type == wire.TypeRefuse:
 		*why = "no worker took it: " + refusal(t.Why)
-		return max(otherwise, min(time.Duration(t.AfterMS)*time.Millisecond, unanswered)), nil
+		return max(otherwise, time.Duration(min(t.AfterMS, mostAfter.Milliseconds()))*time.Millisecond), nil
 	case t.Type != wire.TypeAccept:
 		return 0, nil
 	case !c.r.serves(w, c.tool, c.digest):

@@ -85,7 +85,7 @@ func TestWorkersAgeAway(t *testing.T) {
 		h.here("saw", definition(events.Readonly))
 		s.there("saw", true)
 		for range 20 {
-			time.Sleep(2 * time.Second)
+			pass(2 * time.Second)
 			h.announce("saw", wire.Here{Running: 3, Room: 7, About: "a hand\x1b[31m", Revision: ""})
 		}
 		v := s.r.View().Tools[0]
@@ -94,13 +94,13 @@ func TestWorkersAgeAway(t *testing.T) {
 		}
 		gone := took(func() {
 			for len(s.r.View().Tools[0].Workers) > 0 {
-				time.Sleep(time.Second)
+				pass(time.Second)
 			}
 		})
 		s.there("saw", true)
 		away := gone + took(func() {
 			for len(s.r.View().Tools) > 0 {
-				time.Sleep(time.Second)
+				pass(time.Second)
 			}
 		})
 		s.there("saw", false)
@@ -137,7 +137,7 @@ func TestWhoIsNotKnownIsAsked(t *testing.T) {
 		s.there("saw", false)
 		d := definition(events.Readonly)
 		h.announce("saw", wire.Here{Revision: "1", Tool: &d})
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		h.announce("saw", wire.Here{Revision: "1"})
 		if n := asked(); n != 0 {
 			t.Error("it was asked for what is known")
@@ -165,10 +165,10 @@ func TestKnownToolsWaitForTheirWorkers(t *testing.T) {
 		}
 		end := make(chan tools.Report)
 		go func() { end <- s.call(s.t.Context(), "saw", tools.Options{}) }()
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		s.sit("a", good, "saw").here("saw", definition(events.Readonly))
 		is(t, <-end, events.ClassOK, events.EffectsNone, "attempt 1")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		s.there("saw", false)
 	})
 	if len(kept) < 2 || len(kept[0]) != 2 || len(kept[len(kept)-1]) != 0 {
@@ -190,7 +190,7 @@ func TestARefusedNameIsHadOnceItIsFree(t *testing.T) {
 		if err := s.reg.Provide("elsewhere", nil); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * time.Second)
+		pass(3 * time.Second)
 		h.here("saw", definition(events.Readonly))
 		if told := lastTold(h); !strings.HasPrefix(told, wire.StatusServing) || s.reg.Source("saw") != Source {
 			t.Errorf("it was told %q", told)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,8 +64,7 @@ type hand struct {
 	t    *testing.T
 	name string
 	seat bus.Seat
-	told chan map[string]any // what it is told that is of no attempt
-	mu   sync.Mutex
+	told chan map[string]any                              // what it is told that is of no attempt
 	does func(h *hand, heard bus.Heard, m map[string]any) // nil: nothing
 	stop context.CancelFunc
 	over chan struct{}
@@ -226,3 +224,6 @@ func took(f func()) time.Duration {
 	f()
 	return time.Since(from)
 }
+
+// pass lets the virtual clock go on.
+func pass(d time.Duration) { <-time.After(d) }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -121,6 +122,17 @@ var all = []tool{
 			return
 		}
 		c.text(string(body))
+	}},
+	{"dial", `{"type":"object","properties":{"to":{"type":"string"}}}`, "", "", func(c *running) {
+		var to string
+		_ = json.Unmarshal(c.arg("to"), &to)
+		conn, err := net.Dial("tcp", to)
+		if err != nil {
+			c.result(map[string]any{"content": content(err.Error()), "isError": true})
+			return
+		}
+		_ = conn.Close()
+		c.text("connected")
 	}},
 	{"steps", none, "", "", func(c *running) {
 		for _, p := range []float64{1, 2, 2, 1, 3} {
