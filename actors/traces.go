@@ -11,8 +11,8 @@ import (
 
 // Bounds of what a node remembers of traces.
 const (
-	mostTraces  = 64
-	mostCommits = 8192 // of all of them together: some 16 MB
+	mostTraces = 64
+	mostBytes  = 32 << 20 // of all of them together, as they are stored
 )
 
 // recall holds the commits of the traces that a node has read last, so that the next turn
@@ -21,15 +21,16 @@ const (
 // lost its tail begins a generation, and what was remembered of the one before counts for
 // nothing. The zero recall is empty.
 type recall struct {
-	mu      sync.Mutex
-	of      map[string]remembered
-	uses    int // counts looks
-	commits int // of all
+	mu    sync.Mutex
+	of    map[string]remembered
+	uses  int // counts looks
+	bytes int // of all
 }
 
 // remembered is a trace's commits, and where the log goes on behind them.
 type remembered struct {
 	commits []events.Commit
+	bytes   int // of them, as they are stored
 	next    events.Position
 	used    int
 }
@@ -55,7 +56,7 @@ func (r *recall) put(trace string, h remembered) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget(trace)
-	if len(h.commits) > mostCommits {
+	if h.bytes > mostBytes {
 		return
 	}
 	if r.of == nil {
@@ -63,8 +64,8 @@ func (r *recall) put(trace string, h remembered) {
 	}
 	r.uses++
 	h.used = r.uses
-	r.of[trace], r.commits = h, r.commits+len(h.commits)
-	for len(r.of) > mostTraces || r.commits > mostCommits {
+	r.of[trace], r.bytes = h, r.bytes+h.bytes
+	for len(r.of) > mostTraces || r.bytes > mostBytes {
 		oldest := trace
 		for name, o := range r.of {
 			if o.used < r.of[oldest].used {
@@ -77,7 +78,7 @@ func (r *recall) put(trace string, h remembered) {
 
 // forget is called with mu held.
 func (r *recall) forget(trace string) {
-	r.commits -= len(r.of[trace].commits)
+	r.bytes -= r.of[trace].bytes
 	delete(r.of, trace)
 }
 
@@ -98,7 +99,11 @@ func (n *Node) traceHistory(ctx context.Context, trace string) ([]events.Commit,
 
 func (n *Node) readOn(ctx context.Context, trace string, h *remembered) error {
 	return n.cfg.Bus.Read(ctx, h.next, bus.Filter{Trace: trace}, false, func(s bus.Stored) error {
-		h.commits = append(h.commits, s.Commit)
+		stored, err := events.Encode(s.Commit)
+		if err != nil {
+			return err // what was read can be written
+		}
+		h.commits, h.bytes = append(h.commits, s.Commit), h.bytes+len(stored)
 		h.next = events.Position{Generation: s.Generation, Seq: s.Seq + 1}
 		return nil
 	})

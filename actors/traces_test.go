@@ -44,12 +44,12 @@ func TestHistoryReadsOn(t *testing.T) {
 		t.Errorf("%d, %v", len(again), err)
 	}
 	for i := range 3 * mostTraces {
-		n.recall.put(fmt.Sprint("x", i), remembered{commits: make([]events.Commit, 10), next: events.Position{Generation: 1, Seq: 1}})
+		n.recall.put(fmt.Sprint("x", i), remembered{bytes: 10, next: events.Position{Generation: 1, Seq: 1}})
 	}
-	n.recall.put("huge", remembered{commits: make([]events.Commit, mostCommits+1)})
-	n.recall.put("large", remembered{commits: make([]events.Commit, mostCommits)})
-	if len(n.recall.of) > mostTraces || n.recall.commits > mostCommits || len(n.recall.of["large"].commits) != mostCommits || n.recall.of["huge"].commits != nil {
-		t.Errorf("%d traces, %d commits", len(n.recall.of), n.recall.commits)
+	n.recall.put("huge", remembered{bytes: mostBytes + 1})
+	n.recall.put("large", remembered{bytes: mostBytes, commits: make([]events.Commit, 3), next: events.Position{Generation: 1, Seq: 1}})
+	if _, huge := n.recall.of["huge"]; huge || len(n.recall.of) > mostTraces || n.recall.bytes > mostBytes || len(n.recall.get("large", 1).commits) != 3 {
+		t.Errorf("%d traces, %d bytes", len(n.recall.of), n.recall.bytes)
 	}
 	if h := n.recall.get("large", 2); len(h.commits) != 0 {
 		t.Error("of a generation before this one something counts")

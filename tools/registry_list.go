@@ -22,16 +22,19 @@ func OpenAI(list []Tool) (json.RawMessage, error) {
 	})
 }
 
-// OpenAIResponses is the list of tools as the Responses API takes it; see OpenAI.
+// OpenAIResponses is the list of tools as the Responses API takes it; see OpenAI. That
+// API takes functions as strict where nothing is said, and then makes every argument a
+// required one: so it is said.
 func OpenAIResponses(list []Tool) (json.RawMessage, error) {
 	type entry struct {
 		Type        string          `json:"type"`
 		Name        string          `json:"name"`
 		Description string          `json:"description,omitempty"`
 		Parameters  json.RawMessage `json:"parameters"`
+		Strict      bool            `json:"strict"`
 	}
 	return toolList(list, func(t Tool) entry {
-		return entry{"function", t.Name, t.Description, t.Schema}
+		return entry{"function", t.Name, t.Description, t.Schema, false}
 	})
 }
 

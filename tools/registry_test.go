@@ -130,7 +130,7 @@ func TestListsForProviders(t *testing.T) {
 	tool.Description = "says <it>"
 	for want, list := range map[string]func([]Tool) ([]byte, error){
 		`[{"type":"function","function":{"name":"srv__say","description":"says <it>","parameters":{"type":"object"}}}]`:       func(l []Tool) ([]byte, error) { return OpenAI(l) },
-		`[{"type":"function","name":"srv__say","description":"says <it>","parameters":{"type":"object"}}]`:                    func(l []Tool) ([]byte, error) { return OpenAIResponses(l) },
+		`[{"type":"function","name":"srv__say","description":"says <it>","parameters":{"type":"object"},"strict":false}]`:     func(l []Tool) ([]byte, error) { return OpenAIResponses(l) },
 		`[{"name":"srv__say","description":"says <it>","input_schema":{"type":"object"}}]`:                                    func(l []Tool) ([]byte, error) { return Anthropic(l) },
 		`[{"functionDeclarations":[{"name":"srv__say","description":"says <it>","parametersJsonSchema":{"type":"object"}}]}]`: func(l []Tool) ([]byte, error) { return Gemini(l) },
 	} {
