@@ -63,7 +63,7 @@ fuzz: ## every fuzz test for FUZZTIME= each
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "fuzz $$pkg $$f for $(FUZZTIME)"; \
-	    $(GO) test $$pkg -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s; \
+	    $(GO) test $$pkg -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s; \
 	  done; done
 
 .PHONY: shell-long
@@ -176,6 +176,27 @@ bench-fault: build ## every fault between any two stages of the recorded convers
 .PHONY: bench-readstore
 bench-readstore: ## a read store filled from EVENTS= events, and how long it takes to find something
 	$(GO) test ./projections/readstore -run '^TestScale$$' -count=1 -v -timeout 60m -scale.events=$(EVENTS)
+
+.PHONY: bench-mcp
+bench-mcp: build ## what Sluice adds to a call of an MCP server, by sync mode, against the server directly
+	$(GO) run ./test/bench/mcp -node bin/sluice-node $(BENCH)
+
+.PHONY: bench-remote
+bench-remote: ## an attempt of a worker's tool over NATS, from the offer to the answer
+	$(GO) test ./client -run '^$$' -bench Serve -benchtime 5s
+
+.PHONY: client-long
+client-long: ## the Go client against a server that fails half of the time, TIMES= times
+	$(GO) test -race ./client -run 'Flaky|StreamsThat' -count=$(TIMES) -turns 1000 -timeout 60m
+
+.PHONY: codec-long
+codec-long: ## every format into every other one, and every prefix, 20 000 times each
+	$(GO) test ./gateway/codec -run 'Pair|Themselves|EveryPrefix' -count=1 -timeout 60m -rapid.checks=20000
+
+.PHONY: check-deploy
+check-deploy: ## the alerts of deploy/ against made-up series; needs the Go module proxy
+	@d=$$(mktemp -d) && cd $$d && $(GO) mod init check 2>/dev/null && $(GO) get github.com/prometheus/prometheus/cmd/promtool@v0.308.0 && \
+	  $(GO) run github.com/prometheus/prometheus/cmd/promtool test rules $(CURDIR)/deploy/prometheus/alerts_test.yml; s=$$?; rm -rf $$d; exit $$s
 
 .PHONY: clean
 clean: ## remove what the targets made

@@ -64,23 +64,24 @@ export class Sluice {
         to.enqueue(value);
       },
     });
+    const path = `/v1/turns:stream?${new URLSearchParams(turn)}`;
     let got;
     try {
-      got = await this.#once("POST", `/v1/turns:stream?${new URLSearchParams(turn)}`, relay, media);
+      got = await this.#once("POST", path, relay, media);
     } catch (e) {
       if (!passing(e)) throw e;
-      // The node has gone: once the stream is whole it can be sent again, as a text.
+      // The node has gone, or the stream has: one that can be read to its end is sent again.
       for (let r = await reader.read(); !r.done; r = await reader.read()) kept.push(r.value);
-      got = await this.#ask("POST", "/v1/turns", JSON.stringify({ ...turn, stream: Buffer.concat(kept).toString() }));
+      got = await this.#ask("POST", path, Buffer.concat(kept), media);
     }
     return got.state === "nothing" ? null : this.answers(turn);
   }
 
-  async #ask(method, path, body) {
+  async #ask(method, path, body, media = "application/json") {
     const end = Date.now() + patience;
     for (let pause = 100; ; pause = Math.min(2 * pause, 2000)) {
       try {
-        return await this.#once(method, path, body, "application/json");
+        return await this.#once(method, path, body, media);
       } catch (e) {
         if (!passing(e) || Date.now() > end) throw e;
       }

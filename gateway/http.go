@@ -45,7 +45,7 @@ type APIConfig struct {
 	Ready   func(ctx context.Context) error // why no turn would be run here now; nil: as long as it serves
 	Metrics *Metrics                        // nil: /metrics is not found
 	Store   *readstore.Store                // for searches; nil: there is none, and approvals are folded from the log
-	Limits  func() lifecycle.Limits         // the limits of the node behind it; nil: it has none
+	Rules   func() lifecycle.Limits         // the limits of the node behind it; nil: it has none
 	Breaker lifecycle.BreakerConfig         // the node's numbers, by which circuits are shown
 	Workers func() bus.WorkerTools          // who serves tools over NATS; nil: they are not heard
 	Policy  PolicyKeeper                    // the policy of the node behind it; nil: there is none to show
@@ -76,7 +76,7 @@ type API struct {
 	ready   func(context.Context) error
 	metrics *Metrics
 	store   *readstore.Store
-	limits  func() lifecycle.Limits
+	rules   func() lifecycle.Limits
 	breaker lifecycle.BreakerConfig
 	workers func() bus.WorkerTools
 	policy  PolicyKeeper
@@ -103,7 +103,7 @@ type API struct {
 func NewAPI(c APIConfig) *API {
 	l := c.Limits.filled()
 	a := &API{
-		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, limits: c.Limits, breaker: c.Breaker, policy: c.Policy, mcp: c.MCP, workers: c.Workers,
+		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, rules: c.Rules, breaker: c.Breaker, policy: c.Policy, mcp: c.MCP, workers: c.Workers,
 		hosts: c.Hosts, ping: c.Ping, log: c.Log, closing: make(chan struct{}),
 		keys: c.Keys, known: c.Known, open: map[string]bool{healthRoute: true}, tls: c.TLS, now: c.Now, limits: l,
 		places: make(chan struct{}, l.Requests), streams: make(chan struct{}, l.Streams), bodies: newBodies(),

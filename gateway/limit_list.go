@@ -133,8 +133,8 @@ type limitList struct {
 // stand in the cluster.
 func (a *API) getLimits(w http.ResponseWriter, r *http.Request) error {
 	var rules lifecycle.Limits
-	if a.limits != nil {
-		rules = a.limits()
+	if a.rules != nil {
+		rules = a.rules()
 	}
 	list, err := a.desk.Limits(r.Context(), rules)
 	if err != nil {

@@ -36,6 +36,7 @@ type NATSDoorConfig struct {
 	// Tools is the list of tools as a provider's API takes it; nil: there is none to show.
 	Tools   func(ctx context.Context, format string) (json.RawMessage, error)
 	Store   *readstore.Store        // for searches; nil: there is none, and what waits for people is folded from the log
+	Rules   func() lifecycle.Limits // see APIConfig
 	Breaker lifecycle.BreakerConfig // the node's numbers, by which circuits are shown
 	Policy  PolicyKeeper            // the policy of the node; nil: there is none to show
 	Log     *slog.Logger            // nil discards
@@ -80,7 +81,7 @@ func NewNATSDoor(c NATSDoorConfig) *NATSDoor {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.api = NewAPI(APIConfig{Desk: c.Desk, Tools: c.Tools, Store: c.Store, Breaker: c.Breaker, Policy: c.Policy, Log: d.log})
+	d.api = NewAPI(APIConfig{Desk: c.Desk, Tools: c.Tools, Store: c.Store, Rules: c.Rules, Breaker: c.Breaker, Policy: c.Policy, Log: d.log})
 	for _, v := range d.table() {
 		d.verbs[v.name] = v
 	}

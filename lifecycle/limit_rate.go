@@ -37,6 +37,14 @@ func (r Rate) unit() string {
 	return "hour"
 }
 
+// time is the unit with its article.
+func (r Rate) time() string {
+	if r.Per == time.Hour {
+		return "an hour"
+	}
+	return "a " + r.unit()
+}
+
 // String is the rate as a file has it, without the burst; "" for none.
 func (r Rate) String() string {
 	if r == (Rate{}) {

@@ -194,8 +194,8 @@ const fullAgain = 5 * time.Second
 // Spent is the finding where the rate's next start is due only in a while, longer than
 // the call may wait.
 func (u LimitUse) Spent(in time.Duration) Finding {
-	return u.denied(fmt.Sprintf("the limit %s lets %d %s begin in a %s, and so many have: it was not run; try again in %s",
-		u.ID, u.Rate.N, u.who(), u.Rate.unit(), inSeconds(in)))
+	return u.denied(fmt.Sprintf("the limit %s lets %d %s begin in %s, and so many have: it was not run; try again in %s",
+		u.ID, u.Rate.N, u.who(), u.Rate.time(), inSeconds(in)))
 }
 
 func (u LimitUse) denied(reason string) Finding {

@@ -35,7 +35,7 @@ var arrows = []arrow{
 	{"bus/bustest", []string{"bus", "events"}},
 
 	// Where effects live.
-	{"tools/remote/wire", []string{"events"}},                                // what nodes and workers say to each other: client speaks it, too
+	{"tools/remote/wire", []string{"events"}},                              // what nodes and workers say to each other: client speaks it, too
 	{"tools/remote", []string{"bus", "events", "policy/...", "tools/..."}}, // bus: the way to workers
 	{"tools/...", []string{"events", "policy/...", "tools/..."}},
 	{"actors/det", []string{"bus", "bus/memlog", "events"}},                               // steps, a clock and a bus for whole nodes: the simulator's, and the replay's

@@ -169,6 +169,8 @@ func (s *settings) seeSettings(context.Context) []finding {
 	out = append(out, needed("policy", err, saysOf(s.policy, "the policy loads", "none is given: the program's own counts, which sluice-node policy default prints")))
 	_, err = s.allowlists()
 	out = append(out, needed("principals", err, saysOf(s.principals, "who may call what can be read", "none are given: everybody may call every tool, as far as the policy allows it")))
+	_, err = s.limits()
+	out = append(out, needed("limits", err, saysOf(s.limit.file, "the file of limits loads", "none is given: as much runs at once as turns ask for")))
 	_, err = s.mcpServers(slog.New(slog.DiscardHandler))
 	out = append(out, needed("mcp-servers", err, saysOf(s.servers.file, "the file of MCP servers can be read; sluice-node mcpservers check tries them", "none is given: there are no tools of MCP servers")))
 	_, err = s.roll()

@@ -6,8 +6,25 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/lifecycle"
 )
+
+// measures are the metrics of a node.
+func (s *settings) measures(n *node) *gateway.Metrics {
+	b := n.ses.Bus
+	return gateway.NewMetrics(gateway.MetricsConfig{
+		Known:    func(tool string) bool { _, ok := n.registry.Lookup(tool); return ok },
+		Tier:     func(tool string) events.Tier { t, _ := n.registry.Lookup(tool); return t.Tier },
+		Breakers: func() (map[string]string, error) { return n.circuits(s.breaker()) },
+		Limits:   func() lifecycle.Limits { return n.limits.get() },
+		Running:  func() (int, int) { return n.actors.Running() },
+		Look:     func() (gateway.Outlook, error) { return outlook(b, s.placements) }, Now: n.ses.Now,
+		Sync: b.Barrier().Mode(), Version: command.Version(),
+	})
+}
 
 // lookTime is how long a look at the cluster may take: a scrape waits for it.
 const lookTime = 2 * time.Second

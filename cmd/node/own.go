@@ -8,7 +8,7 @@ import "path/filepath"
 func (s *settings) ownFiles() []string {
 	files := []string{
 		s.secret.keys, s.EncryptKey, s.entry.auth, s.entry.key, s.bus.users, s.bus.key, s.hook.secret, s.spans.headers, s.spans.key,
-		s.policy, s.principals, s.servers.file,
+		s.policy, s.principals, s.servers.file, s.limit.file,
 		s.Creds, s.NKey, s.Key,
 	}
 	if s.NATS == "" {

@@ -157,7 +157,7 @@ func (s *settings) sender(now time.Time) actor {
 
 // warnPolicy says where those that the policy binds could write it.
 func (s *settings) warnPolicy(log *slog.Logger, workspace string) {
-	for name, path := range map[string]string{"policy": s.policy, "principals": s.principals} {
+	for name, path := range map[string]string{"policy": s.policy, "principals": s.principals, "limits": s.limit.file} {
 		if path == "" {
 			continue
 		}

@@ -74,7 +74,7 @@ func (a *app) root() command.Root {
 		Flags: a.set.storeFlags, Complete: a.set.complete, JSON: &a.json,
 		Verbs: []func() *cobra.Command{
 			a.serve, a.mcp, a.through(a.submit, nil), a.through(a.tail, a.throughTail), a.through(a.cancel, a.throughCancel), a.through(a.approve, nil), a.through(a.deny, nil), a.through(a.answer, nil),
-			a.through(a.resolve, a.throughResolve), a.through(a.compensate, a.throughCompensate), a.through(a.inbox, a.throughInbox), a.whoami, a.nodes, a.workers, a.breaker, a.readstore, a.tools, a.mcpservers,
+			a.through(a.resolve, a.throughResolve), a.through(a.compensate, a.throughCompensate), a.through(a.inbox, a.throughInbox), a.whoami, a.nodes, a.workers, a.limits, a.breaker, a.readstore, a.tools, a.mcpservers,
 			a.explain, a.policy, a.secretVerbs, a.token, a.nats, a.demo, a.doctor, a.config, a.version,
 		},
 	}

@@ -69,6 +69,7 @@ type node struct {
 	ses      *session.Session
 	registry *tools.Registry
 	judge    *judge
+	limits   *limitState
 	servers  *mcp.Host // BEFORE the actors, and until AFTER them
 	metrics  *gateway.Metrics
 	actors   *actors.Node
@@ -103,6 +104,10 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err != nil {
 		return nil, err
 	}
+	limits, err := s.limits()
+	if err != nil {
+		return nil, err
+	}
 	judge, err := newJudge(s.policy)
 	if err != nil {
 		return nil, err
@@ -111,20 +116,13 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 	if err != nil {
 		return nil, err
 	}
-	n := &node{ses: ses, registry: registry, judge: judge, boot: ulid.Make().String()}
-	n.metrics = gateway.NewMetrics(gateway.MetricsConfig{
-		Known:    func(tool string) bool { _, ok := registry.Lookup(tool); return ok },
-		Breakers: func() (map[string]string, error) { return n.circuits(s.breaker()) },
-		Running:  func() (int, int) { return n.actors.Running() },
-		Look:     func() (gateway.Outlook, error) { return outlook(ses.Bus, s.placements) }, Now: ses.Now,
-		Tier: func(tool string) events.Tier { t, _ := registry.Lookup(tool); return t.Tier },
-		Sync: ses.Bus.Barrier().Mode(), Version: command.Version(),
-	})
+	n := &node{ses: ses, registry: registry, judge: judge, limits: newLimitState(limits), boot: ulid.Make().String()}
+	n.metrics = s.measures(n)
 	seen.Observer, kept = n.metrics, n.metrics.Around(kept)
 	n.actors, err = actors.New(actors.Config{
 		Bus: kept, Registry: registry, Authorizer: judge, Boot: n.boot, Name: s.nodeName(), Version: command.Version(), Workspace: workspace,
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
-		Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
+		Limits: n.limits.get, Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
 		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: s.retention,
 		Vault: opener(values), ShowSecrets: s.secret.shown(), Traced: s.spans.on(), Closed: append(s.ownFiles(), "/proc", "/sys", "/dev"),
 	})

@@ -150,7 +150,7 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	if d != nil {
 		out.door, out.address = d, d.address()
 		api := d.into(gateway.APIConfig{
-			Desk: n.desk, MCP: out.mcpHandler(), Workers: n.workers(), Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
+			Desk: n.desk, MCP: out.mcpHandler(), Workers: n.workers(), Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Rules: n.limits.get, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
 		})
 		go func() { out.ended <- api.Serve(own, d, s.drain) }()
 	}
@@ -169,6 +169,7 @@ func (s *settings) loads(ctx context.Context) error {
 	for _, load := range []func() error{
 		func() error { _, err := s.contained(ctx); return err },
 		func() error { _, err := newJudge(s.policy); return err },
+		func() error { _, err := s.limits(); return err },
 		func() error { _, err := s.mcpServers(slog.New(slog.DiscardHandler)); return err },
 		func() error { _, err := s.remote.trust(); return err },
 		func() error { _, err := s.mcpConfig(nil); return err },
@@ -188,6 +189,9 @@ func (s *serving) heedFiles(ctx context.Context) {
 	}
 	if s.set.servers.file != "" {
 		s.heedServers(ctx)
+	}
+	if s.set.limit.file != "" {
+		s.heedLimits(ctx)
 	}
 	if s.set.policy != "" {
 		s.heed(ctx)

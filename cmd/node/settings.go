@@ -45,6 +45,7 @@ type settings struct {
 	servers serversSettings // MCP servers whose tools it has
 	bus     natsSettings    // who may come in by NATS
 	hook    webhookSettings
+	limit   limitsSettings // what may run at once, and begin in a time
 
 	remote remoteSettings // the tools of workers
 
@@ -90,6 +91,7 @@ func (s *settings) nodeFlags(f *pflag.FlagSet) {
 	s.remote.remoteFlags(f)
 	s.secret.redactFlags(f)
 	s.breakerFlags(f)
+	s.limitsFlags(f)
 	f.DurationVar(&s.ackWait, "ack-wait", 15*time.Second, "how long a turn stays with a node of which nothing is heard, 2s to 10m; the same on all nodes of a log")
 	s.presence.span = 3 * time.Second
 	f.Var(&s.presence, "presence", "after how long without a sign of life others take a node for dead, 1s to 1m; off: then ack-wait alone counts")

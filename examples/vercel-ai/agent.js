@@ -8,14 +8,14 @@ import { generateText, jsonSchema, streamText, tool } from "ai";
 import { again, both, settings, show } from "../agent.js";
 
 const { sluice, question, trace, turns, ask, stream } = settings();
-let relay = () => {}; // takes the body of a stream as the provider sends it
+let relay = () => {}; // takes the body of an answer as the provider sends it
 const provider = createOpenAICompatible({
   name: "provider",
   baseURL: process.env.OPENAI_BASE_URL || "https://api.openai.com/v1",
   apiKey: process.env.OPENAI_API_KEY,
   fetch: async (url, init) => {
     const response = await fetch(url, init);
-    if (!response.ok || !response.headers.get("content-type")?.startsWith("text/event-stream")) return response;
+    if (!response.ok) return response; // the SDK asks again
     const [ours, theirs] = response.body.tee();
     relay(ours);
     return new Response(theirs, response);
@@ -37,17 +37,17 @@ for (let n = 1; n <= turns; n++) {
 }
 
 async function whole(turn) {
-  const { text, content, toolCalls, response } = await generateText({ model, messages, tools });
+  const begun = new Promise((resolve) => { relay = resolve; });
+  const { text, content, toolCalls } = await generateText({ model, messages, tools });
   if (text) console.log(text);
+  if (!toolCalls.length) return [content, null];
   // The provider's own words, which say more than what the SDK makes of them.
-  return [content, toolCalls.length ? await sluice.run({ ...turn, format: "openai" }, response.body).then(() => asked(turn)) : null];
+  await sluice.run({ ...turn, format: "openai" }, await new Response(await begun).text());
+  return [content, await asked(turn)];
 }
 
 async function streamed(turn) {
-  const begun = new Promise((resolve, reject) => {
-    relay = resolve;
-    setTimeout(reject, 600_000, new Error("the model does not begin")).unref();
-  });
+  const begun = new Promise((resolve) => { relay = resolve; });
   const result = streamText({ model, messages, tools, onError: () => {} }); // what goes wrong is thrown below
   const shown = (async () => {
     for await (const part of result.fullStream) {
@@ -56,8 +56,8 @@ async function streamed(turn) {
     }
     return result.content;
   })();
-  const submitted = Promise.race([begun, shown.then(() => begun)]).then((body) => sluice.stream({ ...turn, format: "openai" }, body));
-  const [answers, content] = await both(submitted, shown);
+  const body = Promise.race([begun, shown.then(() => begun)]); // the model may never begin: then shown has thrown
+  const [answers, content] = await both(body.then((b) => sluice.stream({ ...turn, format: "openai" }, b)), shown);
   console.log();
   return [content, answers && (await asked(turn))];
 }

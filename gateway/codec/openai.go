@@ -83,7 +83,7 @@ func toolCalls(message map[string]json.RawMessage, path string) ([]events.RawCal
 		return nil, err
 	case role != "" && role != "assistant":
 		return nil, malformed(path+"/role", "%q, want assistant", shorten(role, 32))
-	case !absent(message["function_call"]):
+	case legacyCall(message["function_call"]):
 		return nil, malformed(path+"/function_call", "the form before tool_calls is not supported: ask the model with tools, not functions")
 	case absent(message["tool_calls"]):
 		if role == "" && message["content"] == nil {
@@ -92,6 +92,16 @@ func toolCalls(message map[string]json.RawMessage, path string) ([]events.RawCal
 		return nil, nil
 	}
 	return eachCall(message["tool_calls"], path+"/tool_calls", callOpenAI)
+}
+
+// legacyCall says whether a message has a call in the form before tool_calls. Some servers
+// put an empty one beside those.
+func legacyCall(raw json.RawMessage) bool {
+	if absent(raw) {
+		return false
+	}
+	m, err := fields(raw, "")
+	return err != nil || !nothing(m["name"]) || !nothing(m["arguments"])
 }
 
 func callOpenAI(raw json.RawMessage, path string) (c events.RawCall, ok bool, err error) {

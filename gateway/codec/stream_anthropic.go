@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // anthropicStream puts a message of the Messages API together from its events.
@@ -54,12 +53,14 @@ func (s *anthropicStream) over() bool { return s.stopped }
 func (s *anthropicStream) take(e event, top map[string]json.RawMessage) error {
 	kind := kindOf(e, top)
 	switch {
-	case kind == "ping":
+	case kind == "ping", s.stopped && kind == "message_stop": // bridges say it twice
 		return nil
 	case s.stopped:
 		return fault(FaultAfterEnd, "%s follows message_stop", shorten(kind, 64))
 	case !s.begun && kind != "message_start" && looksAnthropic(e, top):
 		return fault(FaultOrder, "%s before message_start", kind)
+	case len(s.reason) > 0 && (kind == "content_block_start" || kind == "content_block_delta"):
+		return s.late(kind, top)
 	}
 	switch kind {
 	case "message_start":
@@ -98,6 +99,20 @@ func (s *anthropicStream) start(raw json.RawMessage) error {
 		return err
 	}
 	return s.count(m["usage"])
+}
+
+// late refuses what the model would say after its stop_reason, which is about what stood
+// before it. A delta that says nothing is let pass.
+func (s *anthropicStream) late(kind string, top map[string]json.RawMessage) error {
+	d, err := optional(top["delta"], "/delta")
+	if err != nil {
+		return ofMessage(err)
+	}
+	says := func(name string) bool { return name != "type" && !nothing(d[name]) }
+	if kind == "content_block_delta" && !slices.ContainsFunc(slices.Collect(maps.Keys(d)), says) {
+		return nil
+	}
+	return fault(FaultAfterEnd, "%s follows the stop_reason", kind)
 }
 
 // count takes usage, of which each counter's last value counts.
@@ -170,10 +185,10 @@ func (s *anthropicStream) startCall(b *anthropicBlock, c map[string]json.RawMess
 			return err
 		}
 	}
-	if in := bytes.TrimSpace(c["input"]); !absent(in) && strings.Trim(string(in), "{} \t\r\n") != "" {
+	s.show(b.call, "")
+	if in := bytes.TrimSpace(c["input"]); !nothing(in) {
 		return s.value(b.call, in, "input")
 	}
-	s.show(b.call, "")
 	return nil
 }
 
@@ -248,6 +263,9 @@ func (s *anthropicStream) think(b *anthropicBlock, thinking, sign json.RawMessag
 }
 
 func (s *anthropicStream) stopBlock(top map[string]json.RawMessage) error {
+	if s.ended(top["index"]) {
+		return nil // bridges say it twice
+	}
 	b, err := s.block(top, "an end")
 	if err != nil {
 		return err
@@ -257,6 +275,12 @@ func (s *anthropicStream) stopBlock(top map[string]json.RawMessage) error {
 		s.close(b.call)
 	}
 	return nil
+}
+
+// ended says whether the block of that index has ended.
+func (s *anthropicStream) ended(raw json.RawMessage) bool {
+	index, err := place(raw, "/index")
+	return err == nil && index >= 0 && slices.ContainsFunc(s.blocks, func(b *anthropicBlock) bool { return b.index == index && b.closed })
 }
 
 func (s *anthropicStream) change(top map[string]json.RawMessage) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // kit is what the assemblers share: previews, and the bound of what is held.
@@ -53,6 +54,7 @@ type call struct {
 	name   []byte
 	args   []byte
 	whole  json.RawMessage // arguments that came as a value, not as pieces of text
+	empty  bool            // they came as an empty object, and nothing more has come
 	scan   objectScan
 	size   int // bytes of arguments, as text
 	closed bool
@@ -99,6 +101,9 @@ func (k *kit) extend(c *call, raw json.RawMessage, what string) error {
 	if len(in) > 0 && c.whole != nil {
 		return fault(FaultConflict, "%s come as a value and as pieces", what)
 	}
+	if len(in) > 0 && c.empty {
+		c.empty, c.scan = false, objectScan{}
+	}
 	delta, err := text(toUnicode(raw), what)
 	if err != nil {
 		return ofMessage(err)
@@ -112,18 +117,34 @@ func (k *kit) extend(c *call, raw json.RawMessage, what string) error {
 	return k.hold(len(in))
 }
 
-// value sets arguments that come as a whole value.
+// value sets arguments that come as a whole value. An empty object is what bridges write
+// where a call begins, before its pieces: it says nothing.
 func (k *kit) value(c *call, raw json.RawMessage, what string) error {
+	if emptyObject(raw) {
+		if c.whole == nil && len(c.args) == 0 {
+			c.empty, c.scan.whole = true, true
+			k.show(c, "")
+		}
+		return nil
+	}
 	if c.whole != nil || len(c.args) > 0 {
 		return fault(FaultConflict, "%s come twice", what)
 	}
 	if len(raw) > MaxArgs {
 		return tooLarge("more than %d bytes of arguments of one call", MaxArgs)
 	}
-	c.whole, c.scan.whole = raw, true
+	c.whole, c.scan.whole, c.empty = raw, true, false
 	k.show(c, string(toUnicode(raw)))
 	return k.hold(len(raw))
 }
+
+// emptyObject says whether raw is an object without members.
+func emptyObject(raw json.RawMessage) bool {
+	return first(raw) == '{' && strings.Trim(string(raw), "{} \t\r\n") == ""
+}
+
+// nothing says whether a piece of text is none, or "".
+func nothing(raw json.RawMessage) bool { return absent(raw) || string(bytes.TrimSpace(raw)) == `""` }
 
 // show adds a preview of a call, where somebody looks.
 func (k *kit) show(c *call, delta string) {

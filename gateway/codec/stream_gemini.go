@@ -325,13 +325,17 @@ func (s *geminiStream) join(o *geminiCall, ended bool) error {
 	return s.hold(len(s.parts[o.at]) - o.size)
 }
 
+// unspecified ends the zero of each of the API's enums, which some libraries write where
+// there is nothing.
+const unspecified = "_REASON_UNSPECIFIED"
+
 // stop takes a finishReason.
 func (s *geminiStream) stop(raw json.RawMessage) error {
 	reason, err := inner(raw, "/candidates/0/finishReason")
 	switch {
 	case err != nil:
 		return err
-	case len(reason) == 0 || bytes.Equal(reason, s.reason):
+	case len(reason) == 0 || bytes.Equal(reason, s.reason) || bytes.HasSuffix(reason, []byte(unspecified)):
 		return nil
 	case len(s.reason) > 0:
 		return fault(FaultConflict, "finishReason %q after %q", shorten(string(reason), 64), shorten(string(s.reason), 64))

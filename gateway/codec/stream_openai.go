@@ -11,7 +11,7 @@ type openAIStream struct {
 	*kit
 	noDone bool // a finish_reason is the end: no [DONE] follows it in this framing
 	done   bool
-	id     []byte // of the completion
+	ids    openAIIDs
 	reason []byte
 	calls  []*openAIPiece    // in the order in which they began
 	around map[string]*aside // what the model thought, by the member that holds it
@@ -57,7 +57,8 @@ func (s *openAIStream) take(_ event, top map[string]json.RawMessage) error {
 	case s.done:
 		return fault(FaultAfterEnd, "a chunk follows [DONE]")
 	}
-	if err := s.sameMessage(top["id"]); err != nil {
+	id, err := inner(top["id"], "id")
+	if err != nil {
 		return err
 	}
 	if err := s.note(top["model"], top["usage"]); err != nil {
@@ -75,25 +76,10 @@ func (s *openAIStream) take(_ event, top map[string]json.RawMessage) error {
 	case len(choices) > 1:
 		return fault(FaultChoices, "%d choices in a chunk: ask the model for one (n=1)", len(choices))
 	}
-	return s.choice(choices[0])
+	return s.choice(choices[0], id)
 }
 
-// sameMessage refuses a chunk of another completion.
-func (s *openAIStream) sameMessage(raw json.RawMessage) error {
-	id, err := inner(raw, "id")
-	switch {
-	case err != nil:
-		return err
-	case len(id) == 0 || bytes.Equal(id, s.id): // the first chunk of some servers has none
-		return nil
-	case len(s.id) > 0:
-		return fault(FaultConflict, "a second message begins: id %q after %q", shorten(string(id), 64), shorten(string(s.id), 64))
-	}
-	s.id = id
-	return s.hold(len(id))
-}
-
-func (s *openAIStream) choice(raw json.RawMessage) error {
+func (s *openAIStream) choice(raw json.RawMessage, id []byte) error {
 	c, err := fields(raw, "/choices/0")
 	if err != nil {
 		return ofMessage(err)
@@ -111,7 +97,7 @@ func (s *openAIStream) choice(raw json.RawMessage) error {
 		return err
 	}
 	if !absent(c["delta"]) {
-		if err := s.delta(c["delta"]); err != nil {
+		if err := s.delta(c["delta"], id); err != nil {
 			return err
 		}
 	}
@@ -138,7 +124,7 @@ func (s *openAIStream) stop(raw json.RawMessage) error {
 	return s.hold(len(reason))
 }
 
-func (s *openAIStream) delta(raw json.RawMessage) error {
+func (s *openAIStream) delta(raw json.RawMessage, id []byte) error {
 	d, err := fields(raw, "/choices/0/delta")
 	if err != nil {
 		return ofMessage(err)
@@ -149,11 +135,14 @@ func (s *openAIStream) delta(raw json.RawMessage) error {
 		return ofMessage(err)
 	case role != "" && role != "assistant":
 		return fault(FaultMalformed, "/choices/0/delta/role: %q, want assistant", shorten(role, 32))
-	case !absent(d["function_call"]):
+	case legacyCall(d["function_call"]):
 		return fault(FaultMalformed, "/choices/0/delta/function_call: the form before tool_calls is not supported: ask the model with tools, not functions")
 	}
 	if len(s.reason) > 0 {
 		return s.late(d)
+	}
+	if err := s.ids.next(id, role != "", says(d)); err != nil {
+		return err
 	}
 	for _, name := range thoughtsOpenAI {
 		if err := s.think(name, d[name]); err != nil {
@@ -207,13 +196,21 @@ func (s *openAIStream) think(name string, raw json.RawMessage) error {
 
 // late refuses what the model would say after it has stopped.
 func (s *openAIStream) late(d map[string]json.RawMessage) error {
-	for _, name := range []string{"tool_calls", "content"} {
-		v := bytes.TrimSpace(d[name])
-		if !absent(v) && !slices.Contains([]string{`""`, `[]`}, string(v)) {
-			return fault(FaultAfterEnd, "/choices/0/delta/%s follows the finish_reason", name)
-		}
+	if name := says(d); name != "" {
+		return fault(FaultAfterEnd, "/choices/0/delta/%s follows the finish_reason", name)
 	}
 	return nil
+}
+
+// says is the member of a delta that holds words of the model, or calls; "" where none does.
+func says(d map[string]json.RawMessage) string {
+	for _, name := range []string{"tool_calls", "content"} {
+		v := bytes.TrimSpace(d[name])
+		if !nothing(v) && string(v) != "[]" {
+			return name
+		}
+	}
+	return ""
 }
 
 // piece takes one delta of one call.
@@ -245,7 +242,7 @@ func (s *openAIStream) piece(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.find(index, id, name, f[args])
+	c, err := s.find(hint{index, id, name, f[args]})
 	if err != nil || c == nil {
 		return err
 	}
@@ -281,93 +278,6 @@ func form(d map[string]json.RawMessage) (kind, args string, err error) {
 	}
 	return "", "", fault(FaultMalformed, "a call of type %q, want function or custom", shorten(kind, 32))
 }
-
-// find is the call that a delta belongs to, begun if it is a new one; nil for a delta that
-// says nothing. With an index it is the call of that index. Without one an id opens a call,
-// and what has no id either goes on with the last one, if that can be said.
-func (s *openAIStream) find(index int, id, name []byte, args json.RawMessage) (*openAIPiece, error) {
-	if index >= 0 {
-		for _, c := range s.calls {
-			if c.index == index {
-				return c, nil
-			}
-		}
-		if len(id) == 0 && len(name) == 0 {
-			return nil, fault(FaultAmbiguous, "a delta of index %d, which no delta with an id or a name has begun", index)
-		}
-		return s.start(index)
-	}
-	if len(id) > 0 {
-		return s.byID(id, name)
-	}
-	if len(name) > 0 {
-		return s.start(-1)
-	}
-	if len(s.calls) == 0 || nothing(args) {
-		if nothing(args) {
-			return nil, nil
-		}
-		return nil, fault(FaultAmbiguous, "a delta without index, id and name, and no call has begun")
-	}
-	return s.last()
-}
-
-func (s *openAIStream) start(index int) (*openAIPiece, error) {
-	c, err := s.begin()
-	if err != nil {
-		return nil, err
-	}
-	p := &openAIPiece{call: c, index: index}
-	s.calls = append(s.calls, p)
-	return p, nil
-}
-
-// byID is the call of a delta with an id and no index.
-func (s *openAIStream) byID(id, name []byte) (*openAIPiece, error) {
-	var same []*openAIPiece
-	for _, c := range s.calls {
-		if bytes.Equal(c.id, id) {
-			same = append(same, c)
-		}
-	}
-	switch {
-	case len(same) == 0:
-		return s.start(-1)
-	case len(name) == 0 && len(same) == 1:
-		return same[0], nil
-	case len(name) == 0:
-		return nil, fault(FaultAmbiguous, "a delta without index, and %d calls have its id %q", len(same), shorten(string(id), 64))
-	}
-	for _, c := range same { // a name, too: the same call again, or another one with its id
-		if !c.scan.whole {
-			return nil, fault(FaultAmbiguous, "a delta without index, with the id %q of a call whose arguments are not whole: it could be that one's, or a new call", shorten(string(id), 64))
-		}
-	}
-	return s.start(-1)
-}
-
-// last is the call that a delta with neither index nor id goes on with: the only one there
-// is, or the last one where all others are whole and it is not.
-func (s *openAIStream) last() (*openAIPiece, error) {
-	n := len(s.calls)
-	last := s.calls[n-1]
-	if n == 1 {
-		return last, nil
-	}
-	open := 0
-	for _, c := range s.calls {
-		if !c.scan.whole {
-			open++
-		}
-	}
-	if open != 1 || last.scan.whole {
-		return nil, fault(FaultAmbiguous, "a delta with neither index nor id, and %d of %d calls are not whole: nobody can say which one it belongs to", open, n)
-	}
-	return last, nil
-}
-
-// nothing says whether a delta's arguments are none, or "".
-func nothing(args json.RawMessage) bool { return absent(args) || string(bytes.TrimSpace(args)) == `""` }
 
 // body is the completion. Calls stand in the order of their indexes, or as they began where
 // one of them has none.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -77,6 +78,9 @@ type streamsConn struct {
 // Read is sdk.Connection's.
 func (c *streamsConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Connection.Read(ctx)
+	if errors.Is(err, io.EOF) {
+		c.lastAnswers(ctx)
+	}
 	r, ok := m.(*jsonrpc.Request)
 	if err != nil || !ok {
 		return m, err
@@ -97,6 +101,38 @@ func (c *streamsConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		c.t.door.leave(before, false)
 	}
 	return m, nil
+}
+
+// How long a client that has closed its end is still given answers, and how often it is
+// looked whether any are left.
+const (
+	lastWords = time.Second
+	lastLook  = 5 * time.Millisecond
+)
+
+// lastAnswers waits a moment for the answers to what was asked before the end: a program
+// may write its questions, close its end, and read.
+func (c *streamsConn) lastAnswers(ctx context.Context) {
+	late, look := time.NewTimer(lastWords), time.NewTicker(lastLook)
+	defer late.Stop()
+	defer look.Stop()
+	for {
+		c.mu.Lock()
+		open := len(c.visits)
+		c.mu.Unlock()
+		if open == 0 {
+			return
+		}
+		select {
+		case <-look.C:
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-c.t.door.life.Done():
+			return
+		}
+	}
 }
 
 // Write is sdk.Connection's.

@@ -50,7 +50,7 @@ func (lax) Version() string { return "lax" }
 
 // world is a node in memory with a door at HTTP.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	log      *memlog.Log
 	bus      bus.Bus
 	registry *tools.Registry
@@ -70,7 +70,7 @@ type making struct {
 	tools []tools.Tool // beside the fixtures
 }
 
-func newWorld(t *testing.T, m making) *world {
+func newWorld(t testing.TB, m making) *world {
 	t.Helper()
 	w := &world{t: t, log: memlog.New(memlog.Config{}), dir: t.TempDir()}
 	w.ledger = filepath.Join(w.dir, "ledger.jsonl")
@@ -157,7 +157,7 @@ func (testLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func must(t *testing.T, err error) {
 }
 
 // within is a context that ends when a fact has not come that had to.
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(stop)
@@ -173,7 +173,7 @@ func within(t *testing.T) context.Context {
 }
 
 // until waits for a fact.
-func until(t *testing.T, what string, so func() bool) {
+func until(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	ctx, tick := within(t), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()

@@ -82,9 +82,11 @@ func Start(address string, steps ...Step) (*Server, error) {
 	for _, api := range []api{chat, responses, anthropic} {
 		mux.HandleFunc("POST "+api.path, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, api, false) })
 	}
-	mux.HandleFunc("POST /v1beta/models/{action}", func(w http.ResponseWriter, r *http.Request) {
-		s.serve(w, r, gemini, strings.HasSuffix(r.PathValue("action"), ":streamGenerateContent"))
-	})
+	for _, version := range []string{"/v1", "/v1beta"} { // the SDK's from 3.0 on, and before
+		mux.HandleFunc("POST "+version+"/models/{action}", func(w http.ResponseWriter, r *http.Request) {
+			s.serve(w, r, gemini, strings.HasSuffix(r.PathValue("action"), ":streamGenerateContent"))
+		})
+	}
 	s.http.Handler = mux
 	go func() {
 		defer close(s.ended)

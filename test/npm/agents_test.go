@@ -3,6 +3,8 @@ package npm_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/sluice-run/sluice/client"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/test/model"
+	"github.com/sluice-run/sluice/test/npm"
 )
 
 // digits do not fit into a double.
@@ -84,8 +87,15 @@ func (h *house) person(t *testing.T) {
 
 // TestAgents: each example goes through the whole journey, at once and streamed, against a
 // model that refuses every conversation that its provider would refuse.
-func TestAgents(t *testing.T) {
-	list := agents(t)
+func TestAgents(t *testing.T) { travelAll(t, agents(t, npm.Node(t), nil)) }
+
+// TestAgentInGo is TestAgents for the example that needs no packages.
+func TestAgentInGo(t *testing.T) { travelAll(t, []agent{goAgent(t)}) }
+
+// TestNewestSDKs: the examples are the same with the SDKs' newest releases, on a newer Node.js.
+func TestNewestSDKs(t *testing.T) { travelAll(t, agents(t, npm.Node22(t), newest)) }
+
+func travelAll(t *testing.T, list []agent) {
 	h := newHouse(t)
 	h.write("greeting.txt", "Hello, world.\n")
 	h.person(t)
@@ -120,7 +130,6 @@ func travel(t *testing.T, h *house, a agent, how string) {
 	}
 	asked := m.Requests()
 	var refused []string
-	breaks := 0
 	for _, r := range asked {
 		if r.Status == 400 {
 			refused = append(refused, r.Error)
@@ -128,7 +137,6 @@ func travel(t *testing.T, h *house, a agent, how string) {
 		if want := how == "stream"; r.Stream != want {
 			t.Errorf("%s: streamed is %v", r.Path, r.Stream)
 		}
-		breaks++
 	}
 	if len(refused) > 0 {
 		t.Fatalf("the model refused %d requests:\n%s", len(refused), strings.Join(refused, "\n"))
@@ -140,7 +148,7 @@ func travel(t *testing.T, h *house, a agent, how string) {
 	if len(asked) != want {
 		t.Errorf("%d requests, want %d", len(asked), want)
 	}
-	if last := asked[len(asked)-1]; !strings.HasPrefix(last.Path, a.api) {
+	if last := asked[len(asked)-1]; !strings.Contains(last.Path, a.api) {
 		t.Errorf("it asks at %s", last.Path)
 	}
 	check(t, a, asked[len(asked)-1].Messages)
@@ -171,19 +179,22 @@ func check(t *testing.T, a agent, messages []json.RawMessage) {
 	}
 }
 
-// TestAgentOutlivesTheNode: the node is killed while a call with an effect runs, and started
-// again. The agent goes on, nothing is done twice, and the model is told that nobody knows.
+// TestAgentOutlivesTheNode: the node is killed while a person is asked, while a charge runs
+// and while a command does, and started again each time. The agent goes on, nothing is done twice,
+// and of what nobody can know the model is told just that.
 func TestAgentOutlivesTheNode(t *testing.T) {
-	for _, a := range agents(t) {
-		if a.name != "openai chat" && a.name != "go" {
-			continue
-		}
-		for _, how := range []string{"whole", "stream"} {
-			t.Run(a.name+"/"+how, func(t *testing.T) {
-				t.Parallel()
-				outlive(t, a, how)
-			})
-		}
+	outliveBoth(t, agents(t, npm.Node(t), nil)[0])
+}
+
+// TestAgentInGoOutlivesTheNode is TestAgentOutlivesTheNode for Go's client.
+func TestAgentInGoOutlivesTheNode(t *testing.T) { outliveBoth(t, goAgent(t)) }
+
+func outliveBoth(t *testing.T, a agent) {
+	for _, how := range []string{"whole", "stream"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			outlive(t, a, how)
+		})
 	}
 }
 
@@ -198,20 +209,26 @@ func outlive(t *testing.T, a agent, how string) {
 			{ID: "d", Tool: "stray", Args: `{}`},
 		}},
 		model.Step{Calls: []model.Call{{ID: "a", Tool: "charge", Args: `{"order":"two","amount":2,"stall_ms":600000}`}}},
-		model.Step{Calls: []model.Call{{ID: "a", Tool: "echo", Args: `{"v":"after"}`}}},
+		model.Step{Calls: []model.Call{{ID: "a", Tool: "Bash", Args: `{"command":"touch acted && sleep 600 # yes"}`}}},
 		model.Step{Text: "Done."})
 	args := []string{"--ask"}
 	if how == "stream" {
 		args = append(args, "--stream")
 	}
 	wait := h.begin(t, a, m, "outlive", args...)
-	first, second := events.TurnKey{Trace: "outlive", Turn: "t1"}, events.TurnKey{Trace: "outlive", Turn: "t2"}
+	turn := func(n int) events.TurnKey { return events.TurnKey{Trace: "outlive", Turn: fmt.Sprintf("t%d", n)} }
 
-	h.until("a person is asked", first, 1, func(c client.CallState) bool { return c.State == "asking" })
+	h.until("a person is asked", turn(1), 1, func(c client.CallState) bool { return c.State == "asking" })
 	h.kill()
 	h.start()
 	h.person(t)
-	h.until("the charge stalls", second, 0, func(c client.CallState) bool { return c.State == "started" && strings.Contains(h.ledger(), `"two"`) })
+	h.until("the charge stalls", turn(2), 0, func(c client.CallState) bool { return c.State == "started" && strings.Contains(h.ledger(), `"two"`) })
+	h.kill()
+	h.start()
+	h.until("the command sleeps", turn(3), 0, func(c client.CallState) bool {
+		_, err := os.Stat(filepath.Join(h.work, "acted"))
+		return c.State == "started" && err == nil
+	})
 	h.kill()
 	h.start()
 
@@ -224,7 +241,7 @@ func outlive(t *testing.T, a agent, how string) {
 	for _, one := range answersOf(asked[len(asked)-1].Messages) {
 		got = append(got, one.code())
 	}
-	want := []string{"success", "success", "success", "denied UNKNOWN_TOOL", "success", "success"}
+	want := []string{"success", "success", "success", "denied UNKNOWN_TOOL", "success", "unknown UNKNOWN_OUTCOME"} // the charge was looked up
 	if !slices.Equal(got, want) {
 		t.Errorf("the model was told\n%q\nwant\n%q", got, want)
 	}
@@ -251,5 +268,29 @@ func (h *house) until(what string, turn events.TurnKey, call int, fact func(clie
 		case <-late.C:
 			h.t.Fatalf("waited %v in vain: %s", patience, what)
 		}
+	}
+}
+
+// TestScriptOfTheExamples: what a newcomer runs without a provider comes to its end.
+func TestScriptOfTheExamples(t *testing.T) {
+	f, err := os.Open(filepath.Join("..", "..", "examples", "script.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	steps, err := model.ReadScript(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, m := newHouse(t), model.New(t, steps...)
+	said := h.begin(t, goAgent(t), m, "script", "--stream")()
+	asked := m.Requests()
+	var got []string
+	for _, one := range answersOf(asked[len(asked)-1].Messages) {
+		got = append(got, one.code())
+	}
+	want := []string{"success", "success", "denied UNKNOWN_TOOL", "success", "denied PERMISSION_DENIED", "denied TRUNCATED_BY_MODEL"}
+	if !slices.Equal(got, want) || !strings.Contains(said, "That is all.") {
+		t.Errorf("got %q, want %q\n%s", got, want, said)
 	}
 }

@@ -44,7 +44,7 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(); err != nil && code == 0 {
+	if err := goleak.Find(goleak.IgnoreTopFunction("github.com/sluice-run/sluice/test/npm_test.spawner")); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -139,10 +139,10 @@ func (h *house) start() {
 	h.t.Helper()
 	cmd := exec.Command(filepath.Join(bin, "node"), "serve", "--json", "--data", filepath.Join(h.dir, "data"), "--workspace", h.work,
 		"--ledger", h.books, "--fixtures", "--http", strings.TrimPrefix(h.url, "http://"), "--listen-nats", "none")
-	cmd.Env, cmd.Stderr = clean(), &h.log
+	cmd.Env, cmd.Stderr, cmd.SysProcAttr = clean(), &h.log, attributes()
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = spawn(cmd.Start)
 	}
 	if err != nil {
 		h.t.Fatal(err)
@@ -202,8 +202,8 @@ func (h *house) begin(t *testing.T, a agent, m *model.Server, trace string, more
 	cmd.Env = clean("SLUICE_URL="+h.url, "OPENAI_BASE_URL="+m.URL+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=none",
 		"GOOGLE_GEMINI_BASE_URL="+m.URL, "GEMINI_API_KEY=none", "MODEL=scripted")
 	var said record
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &said, &said, attributes()
+	if err := spawn(cmd.Start); err != nil {
 		t.Fatal(err)
 	}
 	return func() string {
@@ -220,24 +220,36 @@ func (h *house) begin(t *testing.T, a agent, m *model.Server, trace string, more
 	}
 }
 
-// agents are the examples, each with the packages that its folder names.
-func agents(t *testing.T) []agent {
+// newest are releases of the SDKs that need a newer Node.js than the examples do.
+var newest = map[string][]string{
+	"openai-sdk":    {"openai@7.59.0"},
+	"anthropic-sdk": {"@anthropic-ai/sdk@1.14.0"},
+	"gemini-sdk":    {"@google/genai@3.3.0"},
+	"vercel-ai":     {"ai@7.0.173", "@ai-sdk/openai-compatible@3.0.92"},
+}
+
+// agents are the examples in Node.js: with the packages that their folders name or, by the name
+// of the folder, with others.
+func agents(t *testing.T, node string, packages map[string][]string) []agent {
 	t.Helper()
 	examples := filepath.Join("..", "..", "examples")
 	beside := []string{filepath.Join(examples, "sluice.js"), filepath.Join(examples, "agent.js")}
-	node := npm.Node(t)
 	program := func(name, folder, file, api string, ids bool) agent {
-		dir := npm.Place(t, filepath.Join(examples, folder), beside)
+		dir := npm.Place(t, filepath.Join(examples, folder), beside, packages[folder]...)
 		return agent{name: name, api: api, cmd: []string{node, file}, dir: dir, ids: ids}
 	}
 	return []agent{
 		program("openai chat", "openai-sdk", "chat.js", "/v1/chat/completions", false),
 		program("openai responses", "openai-sdk", "responses.js", "/v1/responses", true),
 		program("anthropic", "anthropic-sdk", "agent.js", "/v1/messages", true),
-		program("gemini", "gemini-sdk", "agent.js", "/v1beta/models/scripted", true),
+		program("gemini", "gemini-sdk", "agent.js", "/models/scripted", true),
 		program("vercel ai", "vercel-ai", "agent.js", "/v1/chat/completions", false),
-		{name: "go", api: "/v1/chat/completions", cmd: []string{filepath.Join(bin, "agent")}, dir: t.TempDir()},
 	}
+}
+
+// goAgent is the example in Go.
+func goAgent(t *testing.T) agent {
+	return agent{name: "go", api: "/v1/chat/completions", cmd: []string{filepath.Join(bin, "agent")}, dir: t.TempDir()}
 }
 
 // answersOf are the answers that stand in what a model was sent, whatever its form, in order:

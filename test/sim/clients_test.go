@@ -216,7 +216,7 @@ func (s *sim) person() {
 	}
 	i := s.rng.IntN(len(t.Calls))
 	for j, call := range t.Calls { // rather one that waits for a person, or for a tool to remember
-		if (call.Phase == lifecycle.PhaseAsking || call.Phase == lifecycle.PhaseInput) && s.chance(0.7) || call.Phase == lifecycle.PhaseProbing {
+		if (call.Phase == lifecycle.PhaseAsking || call.Phase == lifecycle.PhaseInput) && s.chance(0.7) || call.Phase == lifecycle.PhaseProbing || call.Phase == lifecycle.PhaseGiven {
 			i = j
 		}
 	}
@@ -230,7 +230,7 @@ func (s *sim) person() {
 		cmd = s.approval(t, i)
 	case x < 60:
 		cmd = lifecycle.Reject{Call: i, By: ann}
-	case x < 75 || x < 90 && t.Calls[i].Phase == lifecycle.PhaseProbing: // which is over soon
+	case x < 75 || x < 90 && (t.Calls[i].Phase == lifecycle.PhaseProbing || t.Calls[i].Phase == lifecycle.PhaseGiven): // which is over soon
 		cmd = lifecycle.CancelCall{Call: i, By: ann}
 	case x < 77:
 		cmd = lifecycle.CancelTurn{By: ann}

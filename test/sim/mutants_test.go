@@ -45,6 +45,9 @@ var ofActors = []mutant{
 	{"a resource has two actors", "locks.go", "s.takes == 0 && s.told == 0 && len(s.held) == 0", "s.takes == 0 && len(s.held) == 0"},
 	{"a tool is not given its answers", "input.go", "	j.in.Given = given\n", "	_ = given\n"},
 	{"a call that waits for answers keeps its leases", "turn.go", "		a.letGo(call)\n", ""},
+	{"a limit is passed where nobody can be asked", "limits.go", "			if err != nil || f.Ruling != lifecycle.Pass {\n", "			if f.Ruling != lifecycle.Pass {\n"},
+	{"a token is taken and not written", "rates.go", "		if next == was {\n			return is\n		}", "		if next == was || is.ok {\n			return is\n		}"},
+	{"a slot is not the call's any more once it has ended", "slots.go", "	return append(slices.Clone(s.Locks), slotsOf(s.Limits)...)\n", "	return slices.Clone(s.Locks)\n"},
 	{"a timer's wake-up is taken for an earlier one", "ending.go", `"timer." + n.cfg.ID()`, `"timer." + key.Trace + "." + key.Turn`},
 }
 
@@ -66,6 +69,8 @@ var ofDeciders = []mutant{
 	{"a key that is held is free", "idempotency.go", "case h.Open():\n		return KeyWait, nil", "case h.Open():\n		return KeyTake, nil"},
 	{"other arguments under the same key", "idempotency.go", "if entry.Hash != hash {", "if false {"},
 	{"readers share with a writer", "lock.go", "return x.Exclusive || h.Exclusive }", "return x.Exclusive && h.Exclusive }"},
+	{"one more has a slot than there are", "lock.go", "len(others)+ahead >= h.Slots", "len(others)+ahead > h.Slots"},
+	{"a token costs nothing", "limit_rate.go", "	is.Debt += token\n", "	is.Debt += token / 4\n"},
 	{"everybody probes", "breaker.go", `if b.Probe != "" && !sameCall(b.Probe, who) && now.Before(b.ProbeEnd) {`, "if false {"},
 	{"the window never closes the door", "breaker.go", "case BreakerOpen:\n		return b, false\n	}\n	if", "case BreakerOpen:\n		return b, true\n	}\n	if"},
 	{"calls on one file share a batch", "plan.go", " || meet(a.Resources, b.Resources):", ":"},

@@ -39,6 +39,7 @@ var rules = map[string]rule{
 	"InputRequest.ID": ruleKeep, "InputRequest.Kind": ruleKeep, "InputRequest.Message": ruleText, "InputRequest.Raw": ruleText,
 	"InputRequest.Schema": ruleObject, "InputRequest.URL": ruleAddress,
 	"InputRequested.Effects": ruleKeep, "InputRequested.State": ruleText, "InputRequested.Why": ruleKeep, // a sentence of the runtime
+	"Limit.Principal": ruleKeep, "Limit.Rule": ruleKeep,
 	"Lock.Boot": ruleKeep, "Lock.Resource": ruleText,
 	"ModelCompleted.Model": ruleKeep, "ModelCompleted.Reason": ruleKeep, "ModelStarted.Model": ruleKeep,
 	"Modifier.Name": ruleKeep, "Modifier.Value": ruleText,

@@ -59,7 +59,7 @@ type callScript struct {
 	heard    int                       // how often a person answered it
 	denied   *events.Denied
 	limited  string // why a limit did not let a further attempt through; "": none did
-	late     bool // it was denied as it was about to start
+	late     bool   // it was denied as it was about to start
 	reuses   *events.Deduplicated
 	safe     bool
 	ended    events.Event

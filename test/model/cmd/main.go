@@ -7,8 +7,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,20 +21,20 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "model: error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("model", flag.ContinueOnError)
 	address := flags.String("listen", "127.0.0.1:8484", "where it listens, host:port; port 0 takes any free one")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
-		return fmt.Errorf("want one file, the script: a JSON array of steps with text, calls of id, tool and args, and cut")
+		return errors.New("want one file, the script: a JSON array of steps with text, calls of id, tool and args, and cut")
 	}
 	f, err := os.Open(flags.Arg(0))
 	if err != nil {
@@ -48,7 +50,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer s.Close()
-	fmt.Printf("export OPENAI_BASE_URL=%[1]s/v1 OPENAI_API_KEY=none\nexport ANTHROPIC_BASE_URL=%[1]s ANTHROPIC_API_KEY=none\nexport GOOGLE_GEMINI_BASE_URL=%[1]s GEMINI_API_KEY=none\n", s.URL)
+	fmt.Fprintf(out, "export OPENAI_BASE_URL=%[1]s/v1 OPENAI_API_KEY=none\nexport ANTHROPIC_BASE_URL=%[1]s ANTHROPIC_API_KEY=none\nexport GOOGLE_GEMINI_BASE_URL=%[1]s GEMINI_API_KEY=none\n", s.URL)
 	<-ctx.Done()
 	return nil
 }

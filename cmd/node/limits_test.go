@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// TestLimitsThatDoNotLoadChangeNothing, and are refused whole.
+func TestLimitsThatDoNotLoadChangeNothing(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	set := newSettings()
+	set.limit.file = file
+	writeFile(t, file, "limits: [{id: a, tool: x.y, concurrency: 2, wait: 1m}]")
+	first, err := set.limits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	s := &serving{set: set, log: slog.New(slog.NewTextHandler(&said, nil)), node: &node{limits: newLimitState(first)}}
+	is := func(want string) {
+		t.Helper()
+		var ids []string
+		for _, r := range s.node.limits.get().Rules() {
+			ids = append(ids, r.ID)
+		}
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("in force are %q, want %q", got, want)
+		}
+	}
+	if r := first.Rules()[0]; r.Tool != "x__y" || r.Wait != time.Minute || r.Concurrency != 2 {
+		t.Errorf("%+v", r)
+	}
+	for _, bad := range []string{
+		"", "limits:", "limits: [", "limits: {id: a}", "limits: [{id: b, concurrency: 1}, {id: c}]", "limits: [{id: b, concurrency: 1}]\n---\nlimits: []",
+		"limits: [{id: b, concurrency: 1}]\nmore: 1", "limits: [{id: b, concurrency: many}]", "limits: [{id: b, rate: 0/s}]", "limits: [{id: b, rate: 5}]",
+		"limits: [{id: b, rate: -5/s}]", "limits: [{id: b, rate: 5/s, burst: 0}]", "limits: [{id: b, concurrency: 1, wait: 5}]", "limits: [{id: b, concurrency: 257}]",
+		"limits: [{id: b, rate: 99999999999999999999/s}]", "limits: [{id: b, concurrency: 1, kind: robot}]",
+	} {
+		writeFile(t, file, bad)
+		said.Reset()
+		s.rereadLimits()
+		if is("a"); !strings.Contains(said.String(), "was not read anew") {
+			t.Errorf("%q: %s", bad, said.String())
+		}
+	}
+	writeFile(t, file, `{"limits": [{"id": "c", "rate": "5 per s"}, {"id": "b", "concurrency": 1, "each": true, "principal": "*"}]}`)
+	s.rereadLimits()
+	is("b c")
+	if r := s.node.limits.get().Rules()[1]; r.Rate != (lifecycle.Rate{N: 5, Per: time.Second}) {
+		t.Errorf("%+v", r)
+	}
+}

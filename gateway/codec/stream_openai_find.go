@@ -1,0 +1,171 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
+// hint is what a delta says of the call that it belongs to.
+type hint struct {
+	index    int // -1: none
+	id, name []byte
+	args     json.RawMessage
+}
+
+// whose is the id of a delta, for people.
+func (h hint) whose() string { return shorten(string(h.id), 64) }
+
+// find is the call that a delta belongs to, begun if it is a new one; nil for a delta that
+// says nothing. With an index it is the call of that index. Without one an id opens a call,
+// and what has no id either goes on with the last one, if that can be said.
+func (s *openAIStream) find(h hint) (*openAIPiece, error) {
+	switch {
+	case h.index >= 0:
+		return s.byIndex(h)
+	case len(h.id) > 0:
+		return s.byID(h)
+	case len(h.name) > 0:
+		return s.start(-1)
+	case nothing(h.args) || emptyObject(h.args):
+		return nil, nil
+	case len(s.calls) == 0:
+		return nil, fault(FaultAmbiguous, "a delta without index, id and name, and no call has begun")
+	}
+	return s.last()
+}
+
+func (s *openAIStream) start(index int) (*openAIPiece, error) {
+	c, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	p := &openAIPiece{call: c, index: index}
+	s.calls = append(s.calls, p)
+	return p, nil
+}
+
+// byIndex is the call of a delta with an index: the newest that has it. Some servers give
+// each of several calls the same index. There one with an id and a name of its own opens
+// another call, if the one before it is whole.
+func (s *openAIStream) byIndex(h hint) (*openAIPiece, error) {
+	for _, c := range slices.Backward(s.calls) {
+		if c.index != h.index {
+			continue
+		}
+		another := len(h.id) > 0 && len(h.name) > 0 && len(c.id) > 0 && !bytes.Equal(h.id, c.id)
+		if !another || !c.scan.whole {
+			return c, nil
+		}
+		for _, other := range s.calls {
+			if bytes.Equal(other.id, h.id) {
+				return nil, fault(FaultAmbiguous, "a delta of index %d with the id %q, which an earlier call has: it could be that one's, or a new call", h.index, h.whose())
+			}
+		}
+		return s.start(h.index)
+	}
+	if c, err := s.unplaced(h); c != nil || err != nil {
+		return c, err
+	}
+	if len(h.id) == 0 && len(h.name) == 0 {
+		return nil, fault(FaultAmbiguous, "a delta of index %d, which no delta with an id or a name has begun", h.index)
+	}
+	return s.start(h.index)
+}
+
+// unplaced is the call that began without an index and has the id of a delta that has one:
+// it gets that index. nil where there is none.
+func (s *openAIStream) unplaced(h hint) (*openAIPiece, error) {
+	var same []*openAIPiece
+	for _, c := range s.calls {
+		if c.index < 0 && len(h.id) > 0 && bytes.Equal(c.id, h.id) {
+			same = append(same, c)
+		}
+	}
+	switch {
+	case len(same) == 0:
+		return nil, nil
+	case len(same) > 1 || len(h.name) > 0:
+		return nil, fault(FaultAmbiguous, "a delta of index %d with the id %q, which a call without index has: it could be that one's, or a new call", h.index, h.whose())
+	}
+	same[0].index = h.index
+	return same[0], nil
+}
+
+// byID is the call of a delta with an id and no index.
+func (s *openAIStream) byID(h hint) (*openAIPiece, error) {
+	var same []*openAIPiece
+	for _, c := range s.calls {
+		if bytes.Equal(c.id, h.id) {
+			same = append(same, c)
+		}
+	}
+	switch {
+	case len(same) == 0:
+		return s.start(-1)
+	case len(h.name) == 0 && len(same) == 1:
+		return same[0], nil
+	case len(h.name) == 0:
+		return nil, fault(FaultAmbiguous, "a delta without index, and %d calls have its id %q", len(same), h.whose())
+	}
+	for _, c := range same { // a name, too: the same call again, or another one with its id
+		if !c.scan.whole || c.index >= 0 {
+			return nil, fault(FaultAmbiguous, "a delta without index, with the id %q of a call that has one, or whose arguments are not whole: it could be that one's, or a new call", h.whose())
+		}
+	}
+	return s.start(-1)
+}
+
+// last is the call that a delta with neither index nor id goes on with: the only one there
+// is, or the last one where all others are whole and it is not.
+func (s *openAIStream) last() (*openAIPiece, error) {
+	n := len(s.calls)
+	last := s.calls[n-1]
+	if n == 1 {
+		return last, nil
+	}
+	open := 0
+	for _, c := range s.calls {
+		if !c.scan.whole {
+			open++
+		}
+	}
+	if open != 1 || last.scan.whole {
+		return nil, fault(FaultAmbiguous, "a delta with neither index nor id, and %d of %d calls are not whole: nobody can say which one it belongs to", open, n)
+	}
+	return last, nil
+}
+
+// openAIIDs watch the ids of chunks, which prove little: some routers make a new one for
+// each chunk. What they tell is that a router has glued a second message to one that was cut.
+type openAIIDs struct {
+	last    []byte
+	several bool // the last one has come more than once
+	loose   bool // they change from chunk to chunk
+	role    bool // a role has been said
+	plain   bool // and a delta without one has come since
+}
+
+// next takes the id of a chunk whose delta has a role or none, and says something, by that
+// member, or nothing ("").
+func (o *openAIIDs) next(id []byte, role bool, says string) error {
+	again := role && o.plain
+	if changed := len(id) > 0 && len(o.last) > 0 && !bytes.Equal(id, o.last); changed {
+		if again || says != "" && o.several && !o.loose {
+			return fault(FaultConflict, "a second message begins: id %q after %q", shorten(string(id), 64), shorten(string(o.last), 64))
+		}
+		o.loose = o.loose || !o.several
+		o.several = false
+	} else if len(id) > 0 && len(o.last) > 0 {
+		o.several = true
+	}
+	if len(id) > 0 && len(id) <= maxChunkID {
+		o.last = id
+	}
+	o.role = o.role || role
+	o.plain = o.plain && !role || o.role && !role
+	return nil
+}
+
+// maxChunkID is how many bytes of a chunk's id are looked at.
+const maxChunkID = 1024
