@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -247,4 +248,42 @@ func TestWhoWaitsForAPersonHoldsNoSlot(t *testing.T) {
 		t.Errorf("it went on with %+v", l)
 	}
 	eventually(t, "the slot given back", func() bool { return slotsHeld(t, s.bus, "one") == 0 })
+}
+
+// TestLimitsOnAServer: nodes that share nothing but a NATS server never give more slots
+// than there are, and exactly as many tokens.
+func TestLimitsOnAServer(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, alone(t), 0, bus.BucketLock, nil, testTool("echo", events.Readonly, echo))
+	u := lifecycle.LimitUse{LimitRule: lifecycle.LimitRule{ID: "r", Concurrency: 2, Rate: lifecycle.Rate{N: 20, Per: time.Hour}}, Bucket: "somebody"}
+	var now, slots, tokens atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 9 {
+		wg.Go(func() {
+			m := f.node(i % 3)
+			for round := range 5 {
+				key := events.CallKey{Trace: "t", Turn: fmt.Sprint("u-", i), Offset: round}
+				slot, err := m.locks.slot(t.Context(), key, u, m.cfg.Steady().Add(2*time.Minute))
+				if err != nil {
+					t.Errorf("%s: %v", key, err)
+					continue
+				}
+				if n := now.Add(1); n > 2 {
+					t.Errorf("%d slots of two are held", n)
+				}
+				slots.Add(1)
+				if _, ok, err := m.rates.take(t.Context(), u, time.Time{}); err != nil {
+					t.Errorf("%s: %v", key, err)
+				} else if ok {
+					tokens.Add(1)
+				}
+				now.Add(-1)
+				m.locks.undo(slot, key)
+			}
+		})
+	}
+	wg.Wait()
+	if slots.Load() != 45 || tokens.Load() != 20 {
+		t.Errorf("%d slots and %d tokens were given", slots.Load(), tokens.Load())
+	}
 }

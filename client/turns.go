@@ -80,6 +80,15 @@ type Submitted struct {
 	// Assistant is the model's message with the ids that Messages answer: only where they
 	// are not those of the message that was submitted, which had some repeated or missing.
 	Assistant json.RawMessage `json:"assistant"`
+	// Unanswered are calls of the message that are neither run nor answered at the node:
+	// the agent answers them itself. nil: none.
+	Unanswered []Unanswered `json:"unanswered"`
+}
+
+// Unanswered is a call of a kind that a node neither runs nor answers.
+type Unanswered struct {
+	Type string `json:"type"` // the provider's word for its kind, as computer_call
+	ID   string `json:"id"`   // that its answer names; "" where it has none
 }
 
 // Key names the turn.

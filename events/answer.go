@@ -18,6 +18,7 @@ type Answer struct {
 	Call       int      `json:"call"`
 	ProviderID string   `json:"provider_id,omitempty"`
 	Tool       string   `json:"tool"`
+	Said       string   `json:"said,omitempty"` // how the model spelled Tool; "": the same way
 	Standing   Standing `json:"standing"`
 	Result     Result   `json:"result"`             // text resolved: Result.Text.Ref is nil unless the blob is missing
 	Of         string   `json:"of,omitempty"`       // deduplicated: key of the call whose result this is

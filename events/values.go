@@ -131,6 +131,7 @@ type Principal struct {
 type RawCall struct {
 	ProviderID string      `json:"provider_id,omitempty"`
 	Tool       string      `json:"tool"`
+	Said       string      `json:"said,omitempty"`    // how the model spelled Tool; "": the same way
 	Args       Body        `json:"args"`              // verbatim; "" where the model sent none
 	Key        string      `json:"key,omitempty"`     // the caller's idempotency key
 	Secrets    []SecretRef `json:"secrets,omitempty"` // sealed values that Args refers to

@@ -64,6 +64,8 @@ type Order struct {
 	Turn events.TurnSubmitted
 	Said events.Principal // who submits, as the envelope has it; zero where it does not say
 	Wait time.Duration
+	// Unanswered are calls of the message that are neither run nor answered here.
+	Unanswered []codec.Unanswered
 }
 
 // ParseEnvelope reads a submission. Its errors are Problems.
@@ -80,9 +82,13 @@ func (e Envelope) Order() (Order, error) {
 	if err := e.check(); err != nil {
 		return Order{}, err
 	}
-	format, calls, err := e.calls()
+	format, m, err := e.calls()
 	if err != nil {
 		return Order{}, err
+	}
+	calls := m.Calls
+	if len(calls) == 0 && len(m.Unanswered) > 0 {
+		return Order{}, onlyUnanswered(m.Unanswered[0])
 	}
 	if err := Declare(calls, e.Secrets); err != nil {
 		return Order{}, err
@@ -93,6 +99,8 @@ func (e Envelope) Order() (Order, error) {
 		Said: events.Principal(e.Principal),
 		Key:  events.TurnKey{Trace: e.Trace, Turn: e.Turn},
 		Wait: time.Duration(e.WaitMS) * time.Millisecond,
+
+		Unanswered: m.Unanswered,
 		Turn: events.TurnSubmitted{
 			Principal: p, Calls: calls, Format: string(format), Workspace: e.Workspace, Mode: e.Mode, CanAsk: e.CanAsk, Allow: e.Allow,
 			Placement: e.Placement, OnError: e.OnError, Disjoint: e.Disjoint, Limits: e.Limits, Traceparent: e.Traceparent,
@@ -139,10 +147,10 @@ func traceparent(s string) bool {
 }
 
 // calls reads the calls in whatever form they came.
-func (e Envelope) calls() (codec.Format, []events.RawCall, error) {
+func (e Envelope) calls() (codec.Format, codec.Message, error) {
 	if e.Stream != "" {
 		format, m, err := codec.DecodeStream(e.Format, []byte(e.Stream), codec.StreamOptions{})
-		return format, m.Calls, StreamProblem(err)
+		return format, m, StreamProblem(err)
 	}
 	raw, as := e.Message, e.Format
 	switch {
@@ -156,13 +164,20 @@ func (e Envelope) calls() (codec.Format, []events.RawCall, error) {
 	}
 	m, err := codec.Decode(as, raw)
 	if err != nil {
-		return "", nil, codecProblem(err)
+		return "", m, codecProblem(err)
 	}
 	format := cmp.Or(e.Format, as)
 	if !slices.Contains(codec.Formats(), format) {
-		return "", nil, noFormat(format)
+		return "", m, noFormat(format)
 	}
-	return format, m.Calls, nil
+	return format, m, nil
+}
+
+// onlyUnanswered is the problem of a message whose calls are all of kinds that are not run
+// here.
+func onlyUnanswered(u codec.Unanswered) error {
+	return BadRequest(fmt.Sprintf("the message has no call that is run here: a %s is run and answered by the agent itself", u.Type),
+		"answer it yourself, or give the model a function in its place")
 }
 
 // noFormat is the problem of a format that there is not.

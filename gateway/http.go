@@ -41,7 +41,9 @@ type APIConfig struct {
 	Desk *Desk
 	// Tools is the list of tools as a provider's API takes it, sorted, without
 	// those whose circuit is open. nil: the node has none to show.
-	Tools   func(ctx context.Context, format string) (json.RawMessage, error)
+	Tools func(ctx context.Context, format string) (json.RawMessage, error)
+	// Explain judges a call that is not made, as the node behind the door would. nil: there is none.
+	Explain func(context.Context, Supposed) (Explained, error)
 	Ready   func(ctx context.Context) error // why no turn would be run here now; nil: as long as it serves
 	Metrics *Metrics                        // nil: /metrics is not found
 	Store   *readstore.Store                // for searches; nil: there is none, and approvals are folded from the log
@@ -73,6 +75,7 @@ type APIConfig struct {
 type API struct {
 	desk    *Desk
 	tools   func(context.Context, string) (json.RawMessage, error)
+	judged  func(context.Context, Supposed) (Explained, error)
 	ready   func(context.Context) error
 	metrics *Metrics
 	store   *readstore.Store
@@ -103,7 +106,7 @@ type API struct {
 func NewAPI(c APIConfig) *API {
 	l := c.Limits.filled()
 	a := &API{
-		desk: c.Desk, tools: c.Tools, ready: c.Ready, metrics: c.Metrics, store: c.Store, rules: c.Rules, breaker: c.Breaker, policy: c.Policy, mcp: c.MCP, workers: c.Workers,
+		desk: c.Desk, tools: c.Tools, judged: c.Explain, ready: c.Ready, metrics: c.Metrics, store: c.Store, rules: c.Rules, breaker: c.Breaker, policy: c.Policy, mcp: c.MCP, workers: c.Workers,
 		hosts: c.Hosts, ping: c.Ping, log: c.Log, closing: make(chan struct{}),
 		keys: c.Keys, known: c.Known, open: map[string]bool{healthRoute: true}, tls: c.TLS, now: c.Now, limits: l,
 		places: make(chan struct{}, l.Requests), streams: make(chan struct{}, l.Streams), bodies: newBodies(),

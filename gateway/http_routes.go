@@ -56,6 +56,7 @@ func (a *API) routes() []route {
 		{"GET /v1/tools", access.Read, "format cursor limit", a.getTools},
 		{"GET /v1/events", access.Read, "from trace turn kind tool follow limit wait_ms", a.getEvents},
 		{"GET /v1/blobs/{digest}", access.Read, "trace turn", a.getBlob},
+		{"POST /v1/explain", access.Read, "", a.explain},
 		{"GET /v1/policy", access.Watch, "", a.getPolicy},
 		{"POST /v1/policy/reload", access.Policy, "", a.reloadPolicy},
 		{"POST " + mcpPath, access.Submit, "", a.postMCP},

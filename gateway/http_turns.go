@@ -24,6 +24,9 @@ type submitted struct {
 	// Asked is the model's message with the ids that Messages answer: only where they are
 	// not those of the message that was submitted.
 	Asked json.RawMessage `json:"assistant,omitempty"`
+	// Unanswered are calls in the message that was submitted which are neither run nor
+	// answered here: whoever submitted it answers them.
+	Unanswered []codec.Unanswered `json:"unanswered,omitempty"`
 }
 
 // tell puts the answers into what is answered.
@@ -53,6 +56,7 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	out.Unanswered = o.Unanswered
 	answerSubmit(w, status, out)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/policy/access"
@@ -13,7 +14,7 @@ import (
 // answerBody is the body of a request that answers a tool.
 type answerBody struct {
 	Principal Who             `json:"principal,omitzero"`
-	Asking    int             `json:"asking,omitempty"` // which of the call's askings is answered; 0: the last one
+	Asking    int             `json:"asking,omitempty"` // which of the call's askings is answered; 0: the last one, of which nothing can be accepted
 	Answers   []givenAnswer   `json:"answers,omitempty"`
 	Action    string          `json:"action,omitempty"`  // instead of answers: one for all that is asked
 	Content   json.RawMessage `json:"content,omitempty"` // with action accept, where one form is asked
@@ -27,18 +28,25 @@ type givenAnswer struct {
 	Content json.RawMessage `json:"content,omitempty"`
 }
 
+// accepts says whether a request is accepted in it.
+func (in answerBody) accepts() bool {
+	return in.Action == events.InputAccept || slices.ContainsFunc(in.Answers, func(g givenAnswer) bool { return g.Action == events.InputAccept })
+}
+
 // answering is what a body says, once it makes sense.
 func (in answerBody) answering(by events.Principal) (Answering, error) {
 	a := Answering{By: by, Action: in.Action, Note: in.Note}
 	switch {
 	case in.Asking < 0:
-		return a, BadRequest(fmt.Sprintf("asking %d", in.Asking), "say which asking you answer, from 1, or nothing for the last one")
+		return a, BadRequest(fmt.Sprintf("asking %d", in.Asking), "say which asking you answer, from 1")
 	case len(in.Answers) > events.MaxInputRequests:
 		return a, BadRequest(fmt.Sprintf("%d answers", len(in.Answers)), "give one to each request")
 	case (len(in.Answers) == 0) == (in.Action == ""):
 		return a, BadRequest("answers, or one action for all", "give an answer to each request as {id, action, content}, or one action: accept, decline or cancel")
 	case len(in.Answers) > 0 && !isNull(in.Content):
 		return a, BadRequest("answers, and a content beside them", "put the content into the answer that it belongs to")
+	case in.Asking == 0 && in.accepts(): // a later asking may have the same requests, and mean something else
+		return a, BadRequest("accept, and no asking", "say which asking you have read, from 1, as its page does; decline and cancel may leave it out, for the last one")
 	}
 	if !isNull(in.Content) {
 		a.Content = in.Content

@@ -73,23 +73,25 @@ func TestAnswerOverHTTP(t *testing.T) {
 	for body, part := range map[string]string{
 		`{}`: "one action", `{"action":"accept","answers":[{"id":"q","action":"accept"}]}`: "one action",
 		`{"answers":[{"id":"q","action":"accept"}],"content":{}}`:                        "belongs to",
+		`{"action":"accept","content":{"name":"ann"}}`:                                   "accept, and no asking",
+		`{"answers":[{"id":"q","action":"accept"}]}`:                                     "accept, and no asking",
 		`{"action":"decline","asking":-1}`:                                               "asking -1",
 		`{"answers":[{"id":"q","action":"accept","secrets":[{"id":"x"}]}]}`:              "unknown field",
 		`{"answers":[` + strings.Repeat(`{"id":"q","action":"decline"},`, 16) + `null]}`: "17 answers",
 	} {
 		d.want(400, part, "POST", path, body)
 	}
-	wrong := d.want(422, "problem:answers-refused", "POST", path, `{"action":"accept","content":{"age":17,"who":1,"pin":"x"}}`)
+	wrong := d.want(422, "problem:answers-refused", "POST", path, `{"asking":1,"action":"accept","content":{"age":17,"who":1,"pin":"x"}}`)
 	var p Problem
 	must(t, json.Unmarshal([]byte(wrong), &p))
 	if len(p.Fields) != 3 || p.Fields[0] != (FieldProblem{"q", "name", "it is required"}) || p.Fields[1].Field != "age" || p.Fields[2].Why != "the form has no such field" {
 		t.Errorf("%+v", p.Fields)
 	}
-	d.want(422, "nothing is asked as", "POST", path, `{"answers":[{"id":"q","action":"accept","content":{"name":"a"}},{"id":"x","action":"decline"}]}`)
+	d.want(422, "nothing is asked as", "POST", path, `{"asking":1,"answers":[{"id":"q","action":"accept","content":{"name":"a"}},{"id":"x","action":"decline"}]}`)
 	d.want(422, "there is none to", "POST", path, `{"answers":[{"id":"x","action":"decline"}]}`)
-	d.want(422, "no JSON object", "POST", path, `{"action":"accept","content":[1]}`)
+	d.want(422, "no JSON object", "POST", path, `{"asking":1,"action":"accept","content":[1]}`)
 	d.want(422, "perhaps", "POST", path, `{"action":"perhaps"}`)
-	d.want(422, "nowhere to keep it", "POST", path, `{"action":"accept","content":{"name":"a","pin":"hunter22"}}`)
+	d.want(422, "nowhere to keep it", "POST", path, `{"asking":1,"action":"accept","content":{"name":"a","pin":"hunter22"}}`)
 	d.want(403, "may-not-decide", "POST", path, `{"principal":{"id":"bot","kind":"agent"},"action":"decline"}`)
 	d.want(409, "problem:no-input", "POST", path, `{"asking":2,"action":"decline"}`)
 	d.want(409, "not-asking", "POST", "/v1/turns/tr/tu/calls/0/approve", `{}`)
@@ -121,7 +123,8 @@ func TestAnswerOverNATS(t *testing.T) {
 	d.want(404, "no-approval", "obs", "approval", call+`,"asking":1}`)
 	d.want(403, "problem:role", "sub", "answer", call+`,"action":"decline"}`)
 	d.want(403, "other-name", "app", "answer", call+`,"action":"decline","principal":"ope"}`)
-	d.want(422, "answers-refused", "app", "answer", call+`,"action":"accept","content":{}}`)
+	d.want(422, "answers-refused", "app", "answer", call+`,"asking":1,"action":"accept","content":{}}`)
+	d.want(400, "accept, and no asking", "app", "answer", call+`,"action":"accept","content":{}}`)
 	d.want(200, `"by":{"id":"app"`, "app", "answer", call+`,"asking":1,"action":"decline"}`)
 }
 

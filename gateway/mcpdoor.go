@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"reflect"
-	"time"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/policy/access"
@@ -49,7 +47,8 @@ func (a *API) untilClosing(r *http.Request) (context.Context, context.CancelFunc
 	return ctx, func() { cancel(nil) }
 }
 
-// postMCP is POST /mcp: one message of the protocol, and its answer.
+// postMCP is POST /mcp: one message of the protocol, and its answer, which to one of them is
+// an event stream.
 func (a *API) postMCP(w http.ResponseWriter, r *http.Request) error {
 	if a.mcp == nil {
 		return errNoMCP
@@ -59,12 +58,14 @@ func (a *API) postMCP(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.letGo(visitOf(r)) // whoever waits for a call's end holds no body
-	ctx, stop := a.untilClosing(r)
-	defer stop()
-	r = r.WithContext(ctx)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
-	a.mcp.ServeHTTP(w, r)
+	if listens(body) {
+		return a.mcpStream(w, r)
+	}
+	ctx, stop := a.untilClosing(r)
+	defer stop()
+	a.mcp.ServeHTTP(w, r.WithContext(ctx))
 	return nil
 }
 
@@ -78,22 +79,7 @@ func (a *API) getMCP(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Allow", http.MethodGet)
 		return problem(http.StatusMethodNotAllowed, "method", "Not by that method", "HEAD of a stream", "use GET")
 	}
-	select {
-	case a.streams <- struct{}{}:
-		defer func() { <-a.streams }()
-	default:
-		return problem(http.StatusServiceUnavailable, "streams", "There are too many event streams",
-			fmt.Sprintf("%d are open", cap(a.streams)), "close one, or read from another node")
-	}
-	share := visitOf(r).share
-	if !a.shares.stream(share, 1) {
-		return tooMany(fmt.Sprintf("%s has %d event streams open", share.id, a.limits.EachStreams), time.Second)
-	}
-	defer a.shares.stream(share, -1)
-	ctx, stop := a.untilClosing(r)
-	defer stop()
-	a.mcp.ServeHTTP(w, r.WithContext(ctx))
-	return nil
+	return a.mcpStream(w, r)
 }
 
 // deleteMCP is DELETE /mcp: the end of a session.

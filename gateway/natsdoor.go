@@ -34,7 +34,9 @@ type NATSDoorConfig struct {
 	ID      string // of this node, among those who serve: A-Z a-z 0-9 _ -
 	Version string // of the program, for who looks; "" means 0.0.0, and what is no semantic version is told as a build of that
 	// Tools is the list of tools as a provider's API takes it; nil: there is none to show.
-	Tools   func(ctx context.Context, format string) (json.RawMessage, error)
+	Tools func(ctx context.Context, format string) (json.RawMessage, error)
+	// Explain judges a call that is not made; nil: there is no node to do it.
+	Explain func(context.Context, Supposed) (Explained, error)
 	Store   *readstore.Store        // for searches; nil: there is none, and what waits for people is folded from the log
 	Rules   func() lifecycle.Limits // see APIConfig
 	Breaker lifecycle.BreakerConfig // the node's numbers, by which circuits are shown
@@ -81,7 +83,7 @@ func NewNATSDoor(c NATSDoorConfig) *NATSDoor {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.api = NewAPI(APIConfig{Desk: c.Desk, Tools: c.Tools, Store: c.Store, Rules: c.Rules, Breaker: c.Breaker, Policy: c.Policy, Log: d.log})
+	d.api = NewAPI(APIConfig{Desk: c.Desk, Tools: c.Tools, Explain: c.Explain, Known: d.known, Store: c.Store, Rules: c.Rules, Breaker: c.Breaker, Policy: c.Policy, Log: d.log})
 	for _, v := range d.table() {
 		d.verbs[v.name] = v
 	}
@@ -133,6 +135,7 @@ func (d *NATSDoor) table() []natsVerb {
 		{"breaker", access.Watch, false, d.byHTTP("GET /v1/breakers/{tool}")},
 		{"breaker_reset", access.Operate, false, d.byHTTP("POST /v1/breakers/{tool}/reset")},
 		{"breaker_open", access.Operate, false, d.byHTTP("POST /v1/breakers/{tool}/open")},
+		{"explain", access.Read, false, d.byHTTP("POST /v1/explain")},
 		{"policy", access.Watch, false, d.byHTTP("GET /v1/policy")},
 		{"policy_reload", access.Policy, false, d.byHTTP("POST /v1/policy/reload")},
 		{"whoami", "", false, d.whoami},

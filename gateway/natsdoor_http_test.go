@@ -19,10 +19,11 @@ func bothDoors(t *testing.T) (*door, *NATSDoor) {
 	d := newGuarded(t, func(c *APIConfig) {
 		c.Store = newStore(t, c.Desk, c.Desk.bus)
 		c.Policy = &policyTrial{}
+		c.Explain = (&trial{}).explain
 	})
 	people := natsPeople()
 	return d, NewNATSDoor(NATSDoorConfig{
-		Desk: d.desk, Doors: d.log.View("door"), ID: "boot", Tools: d.api.tools, Store: d.api.store, Policy: d.api.policy,
+		Desk: d.desk, Doors: d.log.View("door"), ID: "boot", Tools: d.api.tools, Explain: d.api.judged, Store: d.api.store, Policy: d.api.policy,
 		Who: func(user string) (access.Identity, bool) { id, ok := people[user]; return id, ok },
 	})
 }
@@ -53,7 +54,10 @@ func TestNATSAnswersAsHTTP(t *testing.T) {
 		{"trace", `{"trace":"tr"}`, "GET", "/v1/traces/tr", ""},
 		{"timeline", `{"trace":"tr","limit":2}`, "GET", "/v1/traces/tr/timeline?limit=2", ""},
 		{"usage", `{"by":["tool","principal"]}`, "GET", "/v1/usage?by=tool&by=principal", ""},
+		{"explain", `{"tool":"echo","args":{"v":1}}`, "POST", "/v1/explain", `{"tool":"echo","args":{"v":1}}`},
+		{"explain", `{"args":{}}`, "POST", "/v1/explain", `{"args":{}}`},
 		{"breakers", ``, "GET", "/v1/breakers", ""},
+		{"limits", ``, "GET", "/v1/limits", ""},
 		{"breaker", `{"tool":"echo"}`, "GET", "/v1/breakers/echo", ""},
 		{"policy", ``, "GET", "/v1/policy", ""},
 		{"inbox", `{"limit":5}`, "GET", "/v1/approvals?limit=5", ""},

@@ -50,6 +50,7 @@ func newNATSDoor(t *testing.T) *natsDoor {
 		Tools: func(_ context.Context, format string) (json.RawMessage, error) {
 			return json.RawMessage(fmt.Sprintf(`[{"format":%q}]`, format)), nil
 		},
+		Explain: (&trial{}).explain,
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -115,19 +116,19 @@ func TestNATSAccess(t *testing.T) {
 		"breaker": `{"tool":"echo"}`, "breaker_reset": `{"tool":"echo"}`, "breaker_open": `{"tool":"echo","for_ms":60000}`,
 		"blob":   `{"digest":"sha256:` + strings.Repeat("0", 64) + `","trace":"tr","turn":"mine"}`,
 		"events": `{"trace":"tr","turn":"mine","from":"start"}`, "approval": call + "}", "cancel": call + "}", "approve": call + "}", "deny": call + "}",
-		"resolve": call + `,"effects":"done"}`, "compensate": call + "}",
+		"resolve": call + `,"effects":"done"}`, "compensate": call + "}", "explain": `{"tool":"echo"}`,
 	}
 	const (
-		watches  = " traces trace timeline usage readstore nodes breakers breaker policy"
+		watches  = " traces trace timeline usage readstore nodes limits breakers breaker policy"
 		operates = " rebuild breaker_reset breaker_open policy_reload"
 	)
 	allowed := map[string]string{
-		"sub":  "submit turn messages history events inbox approval tools cancel blob whoami",
-		"sub2": "submit inbox tools whoami",
-		"obs":  "turn messages history events inbox approval tools blob whoami" + watches,
-		"app":  "turn messages history events inbox approval tools approve deny answer resolve blob whoami",
-		"ope":  "turn messages history events inbox approval tools cancel resolve compensate blob whoami" + watches + operates,
-		"adm":  "submit turn messages history events inbox approval tools cancel approve deny answer resolve compensate blob whoami" + watches + operates,
+		"sub":  "submit turn messages history events inbox approval tools explain cancel blob whoami",
+		"sub2": "submit inbox tools explain whoami",
+		"obs":  "turn messages history events inbox approval tools explain blob whoami" + watches,
+		"app":  "turn messages history events inbox approval tools explain approve deny answer resolve blob whoami",
+		"ope":  "turn messages history events inbox approval tools explain cancel resolve compensate blob whoami" + watches + operates,
+		"adm":  "submit turn messages history events inbox approval tools explain cancel approve deny answer resolve compensate blob whoami" + watches + operates,
 		"nod":  "whoami",
 	}
 	for user, verbs := range allowed {

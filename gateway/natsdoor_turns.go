@@ -51,13 +51,13 @@ func (d *NATSDoor) submit(ctx context.Context, r natsRequest) (int, any, error) 
 		if err != nil {
 			return 0, nil, about(t.Key, err)
 		}
-		return http.StatusAccepted, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached}, nil
+		return http.StatusAccepted, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached, Unanswered: o.Unanswered}, nil
 	}
 	t, v, err := d.desk.Run(ctx, o.Key, o.Turn, o.Wait)
 	if err != nil {
 		return 0, nil, about(t.Key, err)
 	}
-	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached}
+	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached, Unanswered: o.Unanswered}
 	if !v.Ended() {
 		return http.StatusAccepted, out, nil
 	}

@@ -241,6 +241,11 @@ var operations = map[string]described{
 		},
 		answers: []answered{{status: 200, about: "the bytes", media: "application/octet-stream"}, unchangedAnswer},
 	},
+	"POST /v1/explain": {
+		id: "explain", about: "What the gates would say of a call that is not made. Nothing is run, and nothing is kept.", body: Supposition{},
+		example: `{"tool": "echo", "args": {"v": "x"}}`, problems: "no-tools submission-refused workspace",
+		answers: []answered{{status: 200, about: "the decision, and why", of: Explained{}}},
+	},
 	"GET /v1/policy": {
 		id: "getPolicy", about: "The policy in force.", problems: "no-policy", answers: []answered{{status: 200, about: "the policy", of: policyState}},
 	},

@@ -322,6 +322,7 @@ func TestOpenAPIExamples(t *testing.T) {
 		t.Run(rt.pattern, func(t *testing.T) {
 			d := newDoor(t, func(c *APIConfig) {
 				c.Policy = &policyTrial{}
+				c.Explain = (&trial{}).explain
 				c.Store = newStore(t, c.Desk, c.Desk.bus)
 			})
 			d.want(202, "", "POST", "/v1/turns", `{"trace":"tr","turn":"sub","can_ask":true,"calls":[{"tool":"echo"}]}`)

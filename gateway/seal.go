@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +38,8 @@ func (d *Desk) seal(s events.TurnSubmitted) (events.TurnSubmitted, []sealed, err
 		declared = append(declared, d.marks(c.Tool)...)
 		c.Secrets = nil
 		c.Key = d.sealKey(c.Key)
-		if len(secrets.Find(c.Tool)) > 0 {
-			c.Tool = secrets.Redact(c.Tool)
+		if len(secrets.Find(c.Tool))+len(secrets.Find(c.Said)) > 0 {
+			c.Tool, c.Said = secrets.Redact(cmp.Or(c.Said, c.Tool)), ""
 			c.Refused = &events.Refusal{Code: events.UnknownTool, Reason: "There is no such tool: its name looks like a secret, and was not stored; call one of the tools in the list by its exact name."}
 		}
 		if c.Refused != nil {

@@ -56,7 +56,7 @@ func (a *API) submitStream(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(m.Calls) == 0 {
-		ok(w, nothing(m))
+		ok(w, nothing(o, m))
 		return nil
 	}
 	status, out, err := a.run(r, o)
@@ -66,6 +66,7 @@ func (a *API) submitStream(w http.ResponseWriter, r *http.Request) error {
 	if status == http.StatusAccepted {
 		w.Header().Set("Location", "/v1/turns/"+out.Trace+"/"+out.Turn)
 	}
+	out.Unanswered = m.Unanswered
 	writeJSON(w, status, "application/json", streamed{out, m.Reason})
 	return nil
 }
@@ -80,7 +81,10 @@ type streamed struct {
 // turn then.
 const stateNothing = "nothing"
 
-func nothing(m codec.Message) streamed { return streamed{submitted{State: stateNothing}, m.Reason} }
+// nothing is the answer to such a stream: its ids are those that were sent.
+func nothing(o Order, m codec.Message) streamed {
+	return streamed{submitted{Trace: o.Key.Trace, Turn: o.Key.Turn, State: stateNothing, Unanswered: m.Unanswered}, m.Reason}
+}
 
 // streamOrder is the submission of a stream's message. Who sent it must still be let in:
 // a stream may last longer than a token.
@@ -89,7 +93,7 @@ func (a *API) streamOrder(r *http.Request, in streamIn, m codec.Message) (Order,
 	if a.keys != nil && !a.still(r) {
 		return o, errNotStill
 	}
-	o.Turn.Calls, o.Turn.Format = m.Calls, string(in.stream.Format())
+	o.Turn.Calls, o.Turn.Format, o.Unanswered = m.Calls, string(in.stream.Format()), m.Unanswered
 	if err := Declare(o.Turn.Calls, in.secrets); err != nil {
 		return o, err
 	}
@@ -188,7 +192,7 @@ var streamVerdicts = map[codec.Fault]struct{ title, next string }{
 	codec.FaultAmbiguous: {"A piece could belong to more than one call", "nothing was submitted: ask the model without streaming, and send its response to POST /v1/turns"},
 	codec.FaultConflict:  {"The stream contradicts itself", "nothing was submitted: relay one stream, each event once and in order, or send the response to POST /v1/turns"},
 	codec.FaultOrder:     {"An event stands where it cannot", "nothing was submitted: relay the stream from its beginning, each event once and in order"},
-	codec.FaultAfterEnd:  {"Something follows the stream's end", "nothing was submitted: send each stream in a request of its own"},
+	codec.FaultAfterEnd:  {"Something follows the stream's end", "nothing was submitted: send each stream in a request of its own; a router that writes a reason on each chunk cannot be understood, so ask it without streaming and send the response to POST /v1/turns"},
 	codec.FaultChoices:   {"The stream has several answers", "nothing was submitted: ask the model for one"},
 	codec.FaultMalformed: {"An event is none of this format", "nothing was submitted: relay the bytes as they come from the provider; a response that did not stream goes to POST /v1/turns"},
 	codec.FaultFormat:    {"The format is not known", "nothing was submitted: say format=openai, responses, anthropic or gemini, and relay the bytes as they come; a response that did not stream goes to POST /v1/turns"},

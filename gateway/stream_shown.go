@@ -50,13 +50,13 @@ func (a *API) showStream(w http.ResponseWriter, r *http.Request, in streamIn, s 
 		return err
 	}
 	if len(m.Calls) == 0 {
-		return s.data("answer", nothing(m))
+		return s.data("answer", nothing(o, m))
 	}
 	t, err := a.desk.Submit(r.Context(), o.Key, o.Turn)
 	if err != nil {
 		return about(t.Key, err)
 	}
-	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached}
+	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached, Unanswered: m.Unanswered}
 	if err := s.data("submitted", out); err != nil {
 		return err
 	}
@@ -68,6 +68,7 @@ func (a *API) showStream(w http.ResponseWriter, r *http.Request, in streamIn, s 
 		if _, out, err = a.outcome(r.Context(), t, v); err != nil {
 			return about(t.Key, err)
 		}
+		out.Unanswered = m.Unanswered
 	}
 	return s.data("answer", streamed{out, m.Reason})
 }

@@ -117,11 +117,42 @@ func TestStreamCutByTheModel(t *testing.T) {
 // TestStreamThatAsksForNothing: there is no turn then, and that is no error.
 func TestStreamThatAsksForNothing(t *testing.T) {
 	d := newDoor(t, nil)
-	d.want(200, `{"trace":"","turn":"","state":"nothing","attached":false,"stop":"end_turn"}`, "POST", turnsStream+"?trace=tr&turn=tu", sent(textStream...), eventStream()...)
+	d.want(200, `{"trace":"tr","turn":"tu","state":"nothing","attached":false,"stop":"end_turn"}`, "POST", turnsStream+"?trace=tr&turn=tu", sent(textStream...), eventStream()...)
 	d.want(404, "no-turn", "GET", "/v1/turns/tr/tu", "")
 }
 
 // TestStreamThatSubmitsNothing: what did not end well leaves no trace, and says why.
+// TestStreamWithCallsOfOthers: calls of kinds that are not run here are named, by each way in.
+func TestStreamWithCallsOfOthers(t *testing.T) {
+	const (
+		other    = `{"type":"computer_call","id":"cu_1","call_id":"call_c","action":{}}`
+		function = `{"type":"function_call","call_id":"call_a","name":"echo","arguments":"{}"}`
+		named    = `"unanswered":[{"type":"computer_call","id":"call_c"}]`
+	)
+	completed := func(items string) string {
+		return `{"type":"response.completed","response":{"status":"completed","output":[` + items + `]}}`
+	}
+	d := newDoor(t, nil)
+	d.want(200, `{"trace":"t","turn":"u","state":"nothing","attached":false,`+named+`,"stop":"completed"}`, "POST", turnsStream+"?trace=t&turn=u", sent(completed(other)), eventStream()...)
+	d.want(202, named, "POST", turnsStream, sent(completed(other+","+function)), eventStream()...)
+	for _, how := range []string{`"message":[` + other + "," + function + `]`, `"stream":` + string(marshalled(sent(completed(other+","+function))))} {
+		d.want(202, named, "POST", "/v1/turns", `{"principal":"agent",`+how+`}`)
+	}
+	d.want(400, "a computer_call is run and answered by the agent itself", "POST", "/v1/turns", `{"message":[`+other+`]}`)
+	_, text := d.do("POST", turnsStream, sent(completed(other+","+function)), eventStream("Accept", "text/event-stream")...)
+	if strings.Count(text, named) != 2 { // submitted, answer
+		t.Errorf("%s", text)
+	}
+}
+
+func marshalled(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
 func TestStreamThatSubmitsNothing(t *testing.T) {
 	d := newDoor(t, nil)
 	for i, c := range []struct {

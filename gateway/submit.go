@@ -112,8 +112,11 @@ func (d *Desk) admit(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 // named is a submission that names each tool as it is registered, whatever spelling the
 // model or its agent uses. What it changes is the caller's own copy: see whole.
 func named(s events.TurnSubmitted) events.TurnSubmitted {
-	for i := range s.Calls {
-		s.Calls[i].Tool = events.ToolName(s.Calls[i].Tool)
+	for i, c := range s.Calls {
+		s.Calls[i].Tool, s.Calls[i].Said = events.ToolName(c.Tool), ""
+		if s.Calls[i].Tool != c.Tool {
+			s.Calls[i].Said = c.Tool // some providers pair calls and answers by it
+		}
 	}
 	for i := range s.Allow {
 		s.Allow[i] = events.ToolName(s.Allow[i])
@@ -273,7 +276,7 @@ func roughSize(s events.TurnSubmitted) int {
 		}
 	}
 	for _, c := range s.Calls {
-		n += 300 + len(c.Args.Text) + len(c.Extra.Text) + len(c.Tool) + len(c.ProviderID) + len(c.Key)
+		n += 300 + len(c.Args.Text) + len(c.Extra.Text) + len(c.Tool) + len(c.Said) + len(c.ProviderID) + len(c.Key)
 		for _, r := range c.Secrets {
 			n += 32 + len(r.ID) + len(r.Path)
 		}

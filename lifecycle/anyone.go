@@ -81,11 +81,11 @@ func sameSubmission(a, b *events.TurnSubmitted) bool {
 }
 
 // canonical are calls with the hashes of their arguments, where they have one, and
-// without what only their provider reads: who tells a turn again may have dropped it.
+// without what only their provider reads, and the spelling of a name: who tells a turn again may have dropped it.
 func canonical(calls []events.RawCall) []events.RawCall {
 	out := slices.Clone(calls)
 	for i, c := range out {
-		out[i].Extra, out[i].Custom = events.Body{}, false
+		out[i].Extra, out[i].Custom, out[i].Said = events.Body{}, false, ""
 		if hash := inlineHash(c); hash != "" {
 			out[i].Args = events.Body{Text: hash}
 		}

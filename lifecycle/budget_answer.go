@@ -13,7 +13,7 @@ const UnknownSentence = "This call may have happened: how it ended is not known.
 // its last word; nil means that it has none yet, and the answer is open. Text
 // that is by reference stays so. It never fails and never changes terminal.
 func AnswerOf(offset int, call events.RawCall, terminal events.Event) events.Answer {
-	a := events.Answer{Call: offset, ProviderID: call.ProviderID, Tool: call.Tool, Custom: call.Custom, Standing: events.AnswerOpen}
+	a := events.Answer{Call: offset, ProviderID: call.ProviderID, Tool: call.Tool, Said: call.Said, Custom: call.Custom, Standing: events.AnswerOpen}
 	if terminal == nil {
 		return a
 	}
@@ -65,7 +65,7 @@ func AnswerLeft(offset int, call events.RawCall, started bool, tier events.Tier,
 	o := events.Outcome{Effects: events.EffectsNone, Result: events.Result{Error: &events.Error{
 		Code: events.CodeCancelled, Message: sentence("The turn ended before this call did", why),
 	}}}
-	a := events.Answer{Call: offset, ProviderID: call.ProviderID, Tool: call.Tool, Custom: call.Custom}
+	a := events.Answer{Call: offset, ProviderID: call.ProviderID, Tool: call.Tool, Said: call.Said, Custom: call.Custom}
 	if started && tier != events.Readonly {
 		o.Effects = events.EffectsPossible
 	}

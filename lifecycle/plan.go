@@ -70,8 +70,8 @@ func checkCalls(calls []events.RawCall, bad func(string, ...any) error) error {
 		switch {
 		case n > MaxArgs:
 			return bad("call %d: %d bytes of arguments, at most %d", i, n, MaxArgs)
-		case len(c.Tool) > MaxName:
-			return bad("call %d: a name of %d bytes, at most %d", i, len(c.Tool), MaxName)
+		case max(len(c.Tool), len(c.Said)) > MaxName:
+			return bad("call %d: a name of %d bytes, at most %d", i, max(len(c.Tool), len(c.Said)), MaxName)
 		case len(c.ProviderID) > MaxProviderID:
 			return bad("call %d: an id of %d bytes, at most %d", i, len(c.ProviderID), MaxProviderID)
 		case len(c.Key) > MaxProviderID:

@@ -107,7 +107,7 @@ func (a *attempt) tidyData(r *events.Result) {
 	case !json.Valid(r.Data):
 		note = fmt.Sprintf("[the tool's data of %d bytes is no JSON and was left out]", len(r.Data))
 	default:
-		r.Data = bytes.ToValidUTF8(r.Data, []byte("\uFFFD"))
+		r.Data = events.WholeJSON(r.Data)
 		return
 	}
 	r.Data = nil

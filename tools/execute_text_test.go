@@ -89,6 +89,7 @@ func TestDataIsJSONOrNothing(t *testing.T) {
 		"not JSON":  {`{"id":`, "", "[the tool's data of 6 bytes is no JSON and was left out]\nhi"},
 		"too large": {`"` + strings.Repeat("x", 2000) + `"`, "", "[the tool's data of 2002 bytes is over its limit of 1000 and was left out]\nhi"},
 		"not UTF-8": {"\"a\xff\"", "\"a\uFFFD\"", "hi"},
+		"half pair": {`{"a\udc00":"\ud83d\ude00\ud83d"}`, `{"a\ufffd":"\ud83d\ude00\ufffd"}`, "hi"},
 	} {
 		tool := toolOf(events.Irreversible, answers(events.Result{Text: events.Body{Text: "hi"}, Data: json.RawMessage(c.data)}, nil))
 		tool.Limits.Output = 1000

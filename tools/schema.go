@@ -91,6 +91,7 @@ func compileSchema(text json.RawMessage, arguments bool) (*compiled, error) {
 	if err := errors.Join(of.look(doc, 0), of.outside()); err != nil {
 		return nil, err
 	}
+	leaveForeign(doc)
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(noLoader{})

@@ -93,5 +93,5 @@ func nodePermissions() Permissions {
 	return p
 }
 
-// watchedBuckets are those whose cells nodes watch.
-var watchedBuckets = []string{bus.BucketPresence, bus.BucketBreaker}
+// watchedBuckets are those whose cells nodes watch; of locks, to list those of limits.
+var watchedBuckets = []string{bus.BucketPresence, bus.BucketBreaker, bus.BucketLock}

@@ -220,7 +220,7 @@ func crowd(t *testing.T, node, root connector) {
 	const n = 4000
 	nc, _ := raw(t, root)
 	defer nc.Close()
-	for _, bucket := range []string{bus.BucketPresence, bus.BucketBreaker} {
+	for _, bucket := range []string{bus.BucketPresence, bus.BucketBreaker, bus.BucketLock} {
 		for i := range n {
 			if err := nc.Publish(fmt.Sprintf("$KV.SLUICE_%s.crowd-%d", bucket, i), make([]byte, 300)); err != nil {
 				t.Fatal(err)
@@ -242,7 +242,7 @@ func crowd(t *testing.T, node, root connector) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	enough := errors.New("enough")
-	for _, bucket := range []string{bus.BucketPresence, bus.BucketBreaker} {
+	for _, bucket := range []string{bus.BucketPresence, bus.BucketBreaker, bus.BucketLock} {
 		seen := 0
 		err := b.Cells().Watch(ctx, bucket, "crowd-", func(c bus.Cell) error {
 			if seen++; seen == n {

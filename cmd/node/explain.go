@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -10,89 +12,141 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sluice-run/sluice/actors"
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
-	"github.com/sluice-run/sluice/cmd/internal/policyfile"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
-	"github.com/sluice-run/sluice/lifecycle"
-	"github.com/sluice-run/sluice/policy"
+	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/policy/cedar"
 )
 
-// explained is what the gates would say of a call.
-type explained struct {
-	Decision  policy.Decision   `json:"decision"`
-	Gate      string            `json:"gate"`
-	Code      events.Code       `json:"code"`
-	Reason    string            `json:"reason"`
-	Policies  []string          `json:"policies"`
-	Path      string            `json:"path,omitempty"`
-	Tier      events.Tier       `json:"tier,omitempty"`
-	Operation *events.Operation `json:"operation,omitempty"`
-	Policy    string            `json:"policy,omitempty"` // version
-	Texts     []policyText      `json:"texts,omitempty"`  // of those policies that are written in Cedar
-
-	set *cedar.Set
-}
-
-// policyText is a deciding policy as its file has it.
-type policyText struct {
-	ID   string `json:"id"`
-	File string `json:"file"`
-	Line int    `json:"line"`
-	Text string `json:"text"`
-}
-
 // texts are those of the policies that decided.
-func texts(set *cedar.Set, ids []string) []policyText {
-	var out []policyText
+func texts(set *cedar.Set, ids []string) []gateway.PolicyText {
+	var out []gateway.PolicyText
 	for _, id := range ids {
 		for _, p := range set.Find(id) {
-			out = append(out, policyText{p.ID, p.File, p.Line, p.Text})
+			out = append(out, gateway.PolicyText{ID: p.ID, File: p.File, Line: p.Line, Text: p.Text})
 		}
 	}
 	return out
 }
 
+// asking is what the verb explain was asked.
+type asking struct {
+	gateway.Supposition
+	at string // RFC 3339; "" means now
+}
+
+func (q *asking) flags(f *pflag.FlagSet) {
+	f.StringVar(&q.Mode, "mode", events.ModeWrite, "read_only or write")
+	f.BoolVar(&q.CanAsk, "can-ask", true, "somebody can be asked")
+	f.StringVar(&q.Principal.ID, "principal", "", "`id` of who acts; left out: local, or with --as its user")
+	f.StringVar(&q.Principal.Kind, "kind", "", "what acts: agent, person or service; left out: agent")
+	f.StringSliceVar(&q.Principal.Parents, "parents", nil, "`ids` of those for whom the principal acts, nearest first")
+	f.StringSliceVar(&q.Allow, "allow", nil, "narrow the allowlist to these `tools`")
+	f.StringVar(&q.Placement, "placement", "", "`placement` of the turn; left out: default")
+	f.StringVar(&q.at, "time", "", "the `time` of the judgement, as 2026-01-31T08:00:00Z; left out: now")
+	f.StringVar(&q.Trace, "trace", "", "`id` of the agent's run that the call belongs to")
+	f.StringVar(&q.Turn, "turn", "", "`id` of the turn in it")
+}
+
+// read takes the tool and its arguments, as a model would write them, and says what is
+// wrong with the rest.
+func (q *asking) read(tool, args string) error {
+	text, err := json.Marshal(strings.ToValidUTF8(args, "\uFFFD"))
+	if err != nil {
+		return err
+	}
+	q.Tool, q.Args = tool, text
+	if q.Mode != events.ModeRead && q.Mode != events.ModeWrite {
+		return exit.Misused(fmt.Errorf("mode %q", q.Mode), "use read_only or write")
+	}
+	if q.at != "" {
+		if q.Time, err = time.Parse(time.RFC3339, q.at); err != nil {
+			return exit.Misused(fmt.Errorf("the time %q", q.at), "write it as 2026-01-31T08:00:00Z")
+		}
+	}
+	return nil
+}
+
 // explain is the verb that asks the gates, and runs nothing.
 func (a *app) explain() *cobra.Command {
-	turn := events.TurnSubmitted{Mode: events.ModeWrite, CanAsk: true}
-	var where moment
+	var q asking
+	verb := a.through(func() *cobra.Command { return a.explainVerb(&q) }, func(ctx context.Context, d *door, cmd *cobra.Command, args []string) error {
+		if err := q.read(args[0], args[1]); err != nil {
+			return err
+		}
+		if cmd.Flags().Changed("workspace") {
+			q.Workspace = a.set.workspace
+		}
+		var x gateway.Explained
+		if _, err := d.ask(ctx, "explain", q.Supposition, &x); err != nil {
+			return err
+		}
+		return a.tellExplained(x, knownThere)
+	})
+	return verb()
+}
+
+func (a *app) explainVerb(q *asking) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain TOOL ARGS", Short: "Say what the gates would decide of a call, and why", Args: command.Args(2, 2, "a tool and its arguments"),
-		Long: "Say what the gates would decide of a call, and why, with the same code that a node uses. Nothing is run, and no\n" +
-			"node is needed; where one runs on the data directory, its --fixtures, --network, --policy, --principals and --workspace count\n" +
-			"unless they are given. The gates that need state (idempotency key, circuit, locks) are not asked.",
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := a.set.asNode(); err != nil {
+		Long: "Say what the gates would decide of a call, and why, with the same code that a node uses. Nothing is run. Where a node runs\n" +
+			"on the data directory it is asked, with its policy and all of its tools, those of MCP servers and of workers too; so is the\n" +
+			"one behind --as. With --policy, --principals, --fixtures, --network or --mcp-servers, or without a node, this process\n" +
+			"judges: a node's own settings count then where no others are given, a server of --mcp-servers is started to learn\n" +
+			"its tools, and workers' tools are not known. The gates that need state (idempotency key, circuit, locks) are not asked.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := q.read(args[0], args[1]); err != nil {
 				return err
 			}
-			x, err := a.set.explain(where, turn, args[0], args[1])
-			if err != nil {
+			x, answered, err := a.set.askExplain(cmd.Context(), *q)
+			switch {
+			case err != nil:
 				return err
+			case answered:
+				return a.tellExplained(x, knownThere)
 			}
-			a.noteVersion(x.set)
-			if a.json {
-				return a.printJSON(x)
-			}
-			a.printExplained(x)
-			return nil
+			return a.explainHere(cmd.Context(), *q)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&turn.Mode, "mode", turn.Mode, "read_only or write")
-	f.BoolVar(&turn.CanAsk, "can-ask", turn.CanAsk, "somebody can be asked")
-	f.StringVar(&turn.Principal.ID, "principal", "local", "`id` of who acts")
-	f.StringVar(&turn.Principal.Kind, "kind", "", "what acts: agent, person or service; left out: agent")
-	f.StringSliceVar(&turn.Principal.Parents, "parents", nil, "`ids` of those for whom the principal acts, nearest first")
-	f.StringSliceVar(&turn.Allow, "allow", nil, "narrow the allowlist to these `tools`")
-	f.StringVar(&turn.Placement, "placement", "", "`placement` of the turn; left out: default")
-	where.flags(f)
-	a.set.toolFlags(f)
+	q.flags(cmd.Flags())
+	a.set.toolFlags(cmd.Flags())
 	return cmd
+}
+
+// What to do about a tool that is not known, by who was asked.
+const (
+	knownThere = "the node has no such tool now: sluice-node tools lists what it has, mcpservers check and workers say what its servers and workers offer"
+	knownHere  = "only the tools of this program are known here: those of MCP servers with --mcp-servers FILE, and those of workers, or of servers\n" +
+		"that a node already runs, to that node: name its --data, or go through its door with --as"
+)
+
+// explainHere judges in this process.
+func (a *app) explainHere(ctx context.Context, q asking) error {
+	if err := a.set.asNode(); err != nil {
+		return err
+	}
+	x, set, err := a.set.explain(ctx, q)
+	if err != nil {
+		return err
+	}
+	a.noteVersion(set)
+	return a.tellExplained(x, knownHere)
+}
+
+// tellExplained prints what the gates say. unknown is what to do where they know no such
+// tool.
+func (a *app) tellExplained(x gateway.Explained, unknown string) error {
+	if x.Code == events.UnknownTool {
+		a.note("note: %s", unknown)
+	}
+	if a.json {
+		return a.printJSON(x)
+	}
+	a.printExplained(x)
+	return a.out.failed()
 }
 
 // noteVersion tells where the files are not what the running node has read.
@@ -102,7 +156,7 @@ func (a *app) noteVersion(set *cedar.Set) {
 	}
 }
 
-func (a *app) printExplained(x explained) {
+func (a *app) printExplained(x gateway.Explained) {
 	a.print("%s by %s", x.Decision, x.Gate)
 	if x.Code != "" {
 		a.print(" (%s)", x.Code)
@@ -172,94 +226,4 @@ func (s *settings) asNode() error {
 		}
 	}
 	return nil
-}
-
-// moment is when and in which run a call is judged.
-type moment struct {
-	at  string // RFC 3339; "" means now
-	key events.TurnKey
-}
-
-func (m *moment) flags(f *pflag.FlagSet) {
-	f.StringVar(&m.at, "time", "", "the `time` of the judgement, as 2026-01-31T08:00:00Z; left out: now")
-	f.StringVar(&m.key.Trace, "trace", "", "`id` of the agent's run that the call belongs to")
-	f.StringVar(&m.key.Turn, "turn", "", "`id` of the turn in it")
-}
-
-// time is the moment.
-func (m *moment) time() (time.Time, error) {
-	if m.at == "" {
-		return time.Now().UTC(), nil
-	}
-	at, err := time.Parse(time.RFC3339, m.at)
-	if err != nil {
-		return at, exit.Misused(fmt.Errorf("the time %q", m.at), "write it as 2026-01-31T08:00:00Z")
-	}
-	return at.UTC(), nil
-}
-
-// explain asks the gates that need no state, in their order.
-func (s *settings) explain(m moment, turn events.TurnSubmitted, tool, raw string) (explained, error) {
-	set, err := policyfile.Load(s.policy)
-	if err != nil {
-		return explained{}, err
-	}
-	gates, err := s.gates(set)
-	if err != nil {
-		return explained{}, err
-	}
-	if turn.Workspace, err = s.directory(); err != nil {
-		return explained{}, err
-	}
-	if turn.Mode != events.ModeRead && turn.Mode != events.ModeWrite {
-		return explained{}, exit.Misused(fmt.Errorf("mode %q", turn.Mode), "use read_only or write")
-	}
-	at, err := m.time()
-	if err != nil {
-		return explained{}, err
-	}
-	gates.Now = func() time.Time { return at }
-	x := explainBy(gates, turn, m.key, tool, raw)
-	x.Texts, x.set = texts(set, x.Policies), set
-	return x, nil
-}
-
-// gates are those of a node with these settings and that policy.
-func (s *settings) gates(set *cedar.Set) (actors.Gates, error) {
-	registry, err := s.plainRegistry()
-	if err != nil {
-		return actors.Gates{}, err
-	}
-	allow, err := s.allowlists()
-	return actors.Gates{Registry: registry, Authorizer: set, Allow: allow, Network: s.network}, err
-}
-
-// explainBy asks gates about a call.
-func explainBy(gates actors.Gates, turn events.TurnSubmitted, key events.TurnKey, tool, raw string) explained {
-	asked := &actors.Asked{Tool: tool, Turn: &turn, Key: key}
-	asked.Args, asked.Fault = lifecycle.Parse(strings.ToValidUTF8(raw, "\uFFFD"))
-	findings, verdict := gates.Static(asked)
-	last := findings[len(findings)-1]
-	out := explained{
-		Decision: policy.Allow, Gate: string(last.Gate), Code: last.Code, Reason: last.Reason, Policies: last.Policies,
-		Path: last.Path, Policy: last.Policy,
-	}
-	if out.Policies == nil {
-		out.Policies = []string{}
-	}
-	switch {
-	case last.Ruling == lifecycle.Deny:
-		out.Decision = policy.Deny
-		return out
-	case last.Ruling == lifecycle.Ask:
-		out.Decision = policy.Ask
-	case verdict.Tier == events.Approval && turn.CanAsk:
-		out.Decision, out.Gate = policy.Ask, string(lifecycle.GateApprove)
-		out.Reason = "A call of this tool always needs a person's approval."
-	case verdict.Tier == events.Approval:
-		out.Decision, out.Gate, out.Code = policy.Deny, string(lifecycle.GateApprove), events.PermissionDenied
-		out.Reason = "A call of this tool always needs a person's approval, and nobody can be asked."
-	}
-	out.Tier, out.Operation = verdict.Tier, &verdict.Operation
-	return out
 }

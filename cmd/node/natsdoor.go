@@ -52,7 +52,7 @@ func (s *serving) serveNATS(ctx context.Context, r *roll) {
 			"listen-nats", s.set.listen)
 	}
 	door := gateway.NewNATSDoor(gateway.NATSDoorConfig{
-		Desk: s.node.desk, Doors: s.ses.Bus, Who: r.who, Known: s.knownByHTTP, ID: s.node.boot, Version: command.Version(), Tools: s.node.list(s.set.breaker()), Log: s.log,
+		Desk: s.node.desk, Doors: s.ses.Bus, Who: r.who, Known: s.knownByHTTP, ID: s.node.boot, Version: command.Version(), Tools: s.node.list(s.set.breaker()), Explain: s.node.explain, Log: s.log,
 		Store: s.store, Rules: s.node.limits.get, Breaker: s.set.breaker(), Policy: policyByNATS{s},
 	})
 	s.wg.Go(func() {

@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/policyfile"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/policy/cedar"
@@ -153,7 +154,7 @@ func (s *settings) try(gates actors.Gates, f *caseFile, i int) (tested, error) {
 	}
 	gates.Now = func() time.Time { return at }
 	gates.Network = either(c.Network, d.Network, s.network)
-	var x explained
+	var x gateway.Explained
 	if c.Operation != nil {
 		x = judged(gates, turn, where, c, raw)
 	} else {
@@ -166,7 +167,7 @@ func (s *settings) try(gates actors.Gates, f *caseFile, i int) (tested, error) {
 }
 
 // judged asks about a call of a tool that this program does not have.
-func judged(gates actors.Gates, turn events.TurnSubmitted, where place, c *testCase, raw string) explained {
+func judged(gates actors.Gates, turn events.TurnSubmitted, where place, c *testCase, raw string) gateway.Explained {
 	r := policy.Request{
 		Principal: turn.Principal, Tool: c.Tool, Known: true, Mode: turn.Mode, CanAsk: turn.CanAsk,
 		Network: gates.Network, Workspace: turn.Workspace,
@@ -176,7 +177,7 @@ func judged(gates actors.Gates, turn events.TurnSubmitted, where place, c *testC
 	}
 	args, err := lifecycle.Parse(raw)
 	if err != nil {
-		return explained{Decision: policy.Deny, Gate: string(lifecycle.GateValidate), Code: events.InvalidParam, Reason: err.Error(), Policies: []string{}}
+		return gateway.Explained{Decision: policy.Deny, Gate: string(lifecycle.GateValidate), Code: events.InvalidParam, Reason: err.Error(), Policies: []string{}}
 	}
 	r.Args = args.JSON
 	if len(turn.Allow) > 0 {
@@ -188,11 +189,11 @@ func judged(gates actors.Gates, turn events.TurnSubmitted, where place, c *testC
 		}
 	}
 	v := policy.Judge(gates.Authorizer, r)
-	return explained{Decision: v.Decision, Gate: v.Gate, Code: v.Code, Reason: v.Reason, Policies: v.Policies, Path: v.Path, Policy: v.Version}
+	return gateway.Explained{Decision: v.Decision, Gate: v.Gate, Code: v.Code, Reason: v.Reason, Policies: v.Policies, Path: v.Path, Policy: v.Version}
 }
 
 // against says what of an answer is otherwise than expected.
-func (c *testCase) against(x explained) []string {
+func (c *testCase) against(x gateway.Explained) []string {
 	var wrong []string
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if string(x.Decision) != c.Expect {

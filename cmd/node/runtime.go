@@ -74,6 +74,7 @@ type node struct {
 	metrics  *gateway.Metrics
 	actors   *actors.Node
 	desk     *gateway.Desk
+	gates    actors.Gates   // as the actors have them, but for the policy; for calls that are not made
 	remote   *remote.Roster // nil: workers are not asked
 	boot     string
 }
@@ -117,6 +118,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		return nil, err
 	}
 	n := &node{ses: ses, registry: registry, judge: judge, limits: newLimitState(limits), boot: ulid.Make().String()}
+	n.gates = actors.Gates{Registry: registry, Allow: allow, Network: s.network}
 	n.metrics = s.measures(n)
 	seen.Observer, kept = n.metrics, n.metrics.Around(kept)
 	n.actors, err = actors.New(actors.Config{

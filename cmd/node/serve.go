@@ -150,7 +150,7 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	if d != nil {
 		out.door, out.address = d, d.address()
 		api := d.into(gateway.APIConfig{
-			Desk: n.desk, MCP: out.mcpHandler(), Workers: n.workers(), Tools: n.list(s.breaker()), Metrics: n.metrics, Store: out.store, Rules: n.limits.get, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
+			Desk: n.desk, MCP: out.mcpHandler(), Workers: n.workers(), Tools: n.list(s.breaker()), Explain: n.explain, Metrics: n.metrics, Store: out.store, Rules: n.limits.get, Breaker: s.breaker(), Policy: out, Known: users.knows, Log: log, Ready: out.ready,
 		})
 		go func() { out.ended <- api.Serve(own, d, s.drain) }()
 	}

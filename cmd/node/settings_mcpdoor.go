@@ -18,6 +18,7 @@ type mcpDoorSettings struct {
 	open             bool // at HTTP
 	tools            []string
 	approvers        []string
+	askClients       bool // tools' own questions also go to clients at which nobody is known to sit
 	inbox            bool // tools' own questions go to the inbox alone
 	patience, linger time.Duration
 }
@@ -28,7 +29,9 @@ func (s *settings) mcpDoorFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.mcpDoor.tools, "mcp-tools", nil, "`patterns` for the names of the tools that such clients are shown, with * and ?; left out: all of them")
 	f.StringSliceVar(&s.mcpDoor.approvers, "mcp-approver", nil, "`agent=person`: what is said at that agent's client to a question counts as that person's word.\n"+
 		"Left out: nothing counts that comes from a client, and people answer at the inbox")
-	f.BoolVar(&s.mcpDoor.inbox, "mcp-inbox", false, "what a tool itself asks goes to the inbox alone. Left out: where a client can ask, whoever sits there is asked")
+	f.BoolVar(&s.mcpDoor.askClients, "mcp-ask-clients", false, "what a tool itself asks is also put before clients for which --mcp-approver names nobody, and their answers count:\n"+
+		"where an agent answers for its client, it answers what it has caused. Left out: it waits at the inbox")
+	f.BoolVar(&s.mcpDoor.inbox, "mcp-inbox", false, "what a tool itself asks goes to the inbox alone. Left out: it is also put before the person whom --mcp-approver names, where the client can ask")
 	f.DurationVar(&s.mcpDoor.patience, "mcp-patience", 50*time.Second, "how long such a client is kept waiting for a call that waits for a person, before it is told so")
 	f.DurationVar(&s.mcpDoor.linger, "mcp-linger", 2*time.Second, "how long a call goes on whose client has closed the stream of its request, in case the same request comes again; then it is cancelled")
 }
@@ -72,7 +75,7 @@ func (s *settings) mcpConfig(allow func(principal string) []string) (mcp.Config,
 		linger = -1
 	}
 	return mcp.Config{
-		Tools: m.tools, Allow: allow, Inbox: m.inbox, Fixtures: s.fixtures, Patience: m.patience, Linger: linger,
+		Tools: m.tools, Allow: allow, AskClients: m.askClients, Inbox: m.inbox, Fixtures: s.fixtures, Patience: m.patience, Linger: linger,
 		Approver: func(asker events.Principal) string { return persons[asker.ID] },
 	}, nil
 }

@@ -22,6 +22,7 @@ type fromStream struct {
 	noDone bool
 	stop   string // why the model stopped
 	calls  int
+	left   []codec.Unanswered // that the agent answers itself
 }
 
 func (s *fromStream) streamFlags(f *pflag.FlagSet) {
@@ -39,7 +40,15 @@ func (a *app) message(sub *submission, from string) (codec.Format, codec.Message
 	if err != nil {
 		return "", m, exit.Misused(fmt.Errorf("%s: %w", from, err), "give a provider's message as it came; --input says whose")
 	}
+	a.tellUnanswered(m.Unanswered)
 	return format, m, nil
+}
+
+// tellUnanswered says which calls of a message are the agent's own to run.
+func (a *app) tellUnanswered(left []codec.Unanswered) {
+	for _, u := range left {
+		a.note("%s: the message has a %s (%s), which is neither run nor answered here: the agent answers it", name, show.Short(u.Type, 64), show.Short(u.ID, 64))
+	}
 }
 
 // body is the model's message, and its format. That of a stream is made of its events, as
@@ -94,7 +103,7 @@ func (a *app) streamBody(sub *submission, from string) (codec.Format, json.RawMe
 	if err != nil {
 		return "", nil, refused(err)
 	}
-	sub.stop, sub.calls = m.Reason, len(m.Calls)
+	sub.stop, sub.calls, sub.left = m.Reason, len(m.Calls), m.Unanswered
 	body, err := s.Whole()
 	return s.Format(), body, err
 }

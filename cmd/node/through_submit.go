@@ -31,6 +31,7 @@ func (a *app) throughSubmit(ctx context.Context, sub *submission, from string) e
 			return err
 		}
 		if sub.stream && sub.calls == 0 {
+			a.tellUnanswered(sub.left)
 			return a.saidNothing(sub)
 		}
 		var late time.Time
@@ -43,12 +44,14 @@ func (a *app) throughSubmit(ctx context.Context, sub *submission, from string) e
 			var out struct {
 				Trace, Turn, State string
 				Attached           bool
+				Unanswered         []codec.Unanswered
 			}
 			if _, err := d.ask(ctx, "submit", e, &out); err != nil {
 				return err
 			}
 			if first == nil {
 				first = &out.Attached
+				a.tellUnanswered(out.Unanswered)
 			}
 			t := gateway.Ticket{Key: events.TurnKey{Trace: out.Trace, Turn: out.Turn}, Attached: *first}
 			switch {

@@ -9,11 +9,12 @@ import { again, both, settings, show } from "../agent.js";
 
 const { sluice, question, trace, turns, ask, stream } = settings();
 const anthropic = new Anthropic(); // ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
-const model = process.env.MODEL || "claude-sonnet-4-5";
+const model = process.env.MODEL || "claude-sonnet-5-5";
 const tools = await sluice.tools("anthropic");
 const messages = [{ role: "user", content: question }];
 
-for (let n = 1; n <= turns; n++) {
+for (let n = 1; ; n++) {
+  if (n > turns) throw new Error(`the model has not come to an end in ${turns} turns`);
   const turn = { trace, turn: `t${n}`, format: "anthropic", can_ask: ask };
   const [content, answers] = await (stream ? again(() => streamed(turn)) : whole(turn));
   if (!answers) break;

@@ -10,11 +10,12 @@ const gemini = new GoogleGenAI({ // GOOGLE_GEMINI_BASE_URL
   apiKey: process.env.GEMINI_API_KEY,
   httpOptions: { retryOptions: { attempts: 4 } }, // of its own it does not ask again where the model has no time
 });
-const model = process.env.MODEL || "gemini-3-pro-preview";
+const model = process.env.MODEL || "gemini-3.8-flash";
 const config = { tools: await sluice.tools("gemini") };
 const contents = [{ role: "user", parts: [{ text: question }] }];
 
-for (let n = 1; n <= turns; n++) {
+for (let n = 1; ; n++) {
+  if (n > turns) throw new Error(`the model has not come to an end in ${turns} turns`);
   const turn = { trace, turn: `t${n}`, format: "gemini", can_ask: ask };
   const [parts, answers] = await (stream ? again(() => streamed(turn)) : whole(turn));
   if (!answers) break;

@@ -43,7 +43,7 @@ type agent struct {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	a := &agent{out: out, url: cmp.Or(os.Getenv("OPENAI_BASE_URL"), "https://api.openai.com/v1"), key: os.Getenv("OPENAI_API_KEY"), model: cmp.Or(os.Getenv("MODEL"), "gpt-5.1")}
+	a := &agent{out: out, url: cmp.Or(os.Getenv("OPENAI_BASE_URL"), "https://api.openai.com/v1"), key: os.Getenv("OPENAI_API_KEY"), model: cmp.Or(os.Getenv("MODEL"), "gpt-5.6")}
 	flags := flag.NewFlagSet("agent", flag.ContinueOnError)
 	stream := flags.Bool("stream", false, "read the model's answers as they come")
 	flags.BoolVar(&a.ask, "ask", false, "a person can be asked; otherwise what must be asked is denied")
@@ -192,8 +192,25 @@ func (a *agent) told(ctx context.Context, done client.Submitted, content string)
 	}
 	a.say(map[string]any{"role": "assistant", "content": content, "tool_calls": asked.Calls})
 	a.messages = append(a.messages, m.Messages...)
-	for _, raw := range m.Messages {
-		fmt.Fprintf(a.out, "%.160s\n", raw)
+	return a.show(m.Messages)
+}
+
+// show shows the answers of a turn, a line each.
+func (a *agent) show(messages []json.RawMessage) error {
+	for _, raw := range messages {
+		var message struct{ Content string }
+		var answer struct {
+			Status, Text string
+			Error        *struct{ Code, Message string }
+		}
+		if err := errors.Join(json.Unmarshal(raw, &message), json.Unmarshal([]byte(message.Content), &answer)); err != nil {
+			return err
+		}
+		if answer.Error != nil {
+			answer.Text = answer.Error.Code + ": " + answer.Error.Message
+		}
+		line, _, _ := strings.Cut(answer.Text, "\n")
+		fmt.Fprintf(a.out, "[%s] %.120s\n", answer.Status, line)
 	}
 	return nil
 }

@@ -9,11 +9,12 @@ import { again, both, settings, show } from "../agent.js";
 
 const { sluice, question, trace, turns, ask, stream } = settings();
 const openai = new OpenAI(); // OPENAI_API_KEY, OPENAI_BASE_URL
-const model = process.env.MODEL || "gpt-5.1";
+const model = process.env.MODEL || "gpt-5.6";
 const tools = await sluice.tools("openai");
 const messages = [{ role: "user", content: question }];
 
-for (let n = 1; n <= turns; n++) {
+for (let n = 1; ; n++) {
+  if (n > turns) throw new Error(`the model has not come to an end in ${turns} turns`);
   const turn = { trace, turn: `t${n}`, format: "openai", can_ask: ask };
   const [message, answers] = await (stream ? again(() => streamed(turn)) : whole(turn));
   if (!answers) break;

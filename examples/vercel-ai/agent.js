@@ -21,12 +21,13 @@ const provider = createOpenAICompatible({
     return new Response(theirs, response);
   },
 });
-const model = provider(process.env.MODEL || "gpt-5.1");
+const model = provider(process.env.MODEL || "gpt-5.6");
 const tools = Object.fromEntries((await sluice.tools("openai")).map(({ function: f }) =>
   [f.name, tool({ description: f.description, inputSchema: jsonSchema(f.parameters) })]));
 const messages = [{ role: "user", content: question }];
 
-for (let n = 1; n <= turns; n++) {
+for (let n = 1; ; n++) {
+  if (n > turns) throw new Error(`the model has not come to an end in ${turns} turns`);
   const turn = { trace, turn: `t${n}`, can_ask: ask };
   const [content, answers] = await (stream ? again(() => streamed(turn)) : whole(turn));
   if (!answers) break;

@@ -185,7 +185,7 @@ class Worker:
                 return {"type": "found", "found": found is not None, "result": {"text": found or ""}}
             inspect.signature(run).bind(task, **task.work["args"])
             out = run(task, **task.work["args"])
-            return {"type": "result", "result": {"text": out} if isinstance(out, str) else {"text": json.dumps(out), "data": out}}
+            return {"type": "result", "result": {"text": out} if isinstance(out, str) else {"text": json.dumps(out, ensure_ascii=False, separators=(",", ":")), "data": out}}
         except ToolError as err:
             return {"type": "error", "error": err.said}
         except Exception as err:  # a fault of the tool's: what it did by then is done

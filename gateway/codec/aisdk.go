@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -114,8 +115,11 @@ func idsAISDK(calls []asked, seen []string) []string { return unique(calls, seen
 // nameAISDK is a tool's name beside its call and its answer. One that no provider takes is
 // cut to what the bounds of answers leave for it.
 func nameAISDK(s string) string {
-	if len(s) > maxName {
+	switch {
+	case len(s) > maxName:
 		return shortHash(s)[:4]
+	case shownName(s) != "":
+		return s
 	}
 	return functionName(s)
 }
@@ -124,7 +128,7 @@ func callsAISDK(calls []events.RawCall, ids []string, _ map[string]bool) []json.
 	m := anthropicMessage{Role: "assistant", Content: []json.RawMessage{}}
 	for i, c := range calls {
 		e, _ := extraOf(AISDK, c)
-		o := members{{"type", marshal(callPart)}, {"toolCallId", marshal(ids[i])}, {"toolName", marshal(nameAISDK(c.Tool))}, {"input", object(c.Args.Text)}}
+		o := members{{"type", marshal(callPart)}, {"toolCallId", marshal(ids[i])}, {"toolName", marshal(nameAISDK(cmp.Or(c.Said, c.Tool)))}, {"input", object(c.Args.Text)}}
 		m.Content = append(append(m.Content, typed(e.Before, "reasoning")...), o.add(e.With, optionsOf).marshal())
 	}
 	return []json.RawMessage{marshal(m)}
@@ -145,7 +149,7 @@ type aiOutput struct {
 func answersAISDK(answers []events.Answer, ids []string) []json.RawMessage {
 	m := anthropicMessage{Role: "tool", Content: make([]json.RawMessage, len(answers))}
 	for i, a := range answers {
-		name := nameAISDK(a.Tool)
+		name := nameAISDK(cmp.Or(a.Said, a.Tool))
 		if a.Verbatim && a.Standing != events.AnswerOpen {
 			m.Content[i] = recordedOf(a.Result).aiSDK(ids[i], name)
 			continue

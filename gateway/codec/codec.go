@@ -95,6 +95,15 @@ type Message struct {
 	Model  string           // "" where the body does not say
 	Input  int64            // tokens; 0 where the body does not say
 	Output int64
+	// Unanswered are calls of kinds that are neither run nor answered here, and that the
+	// provider wants answered by whoever has asked it: at most MaxCalls, in the model's order.
+	Unanswered []Unanswered
+}
+
+// Unanswered is a call that whoever has the message must run and answer itself.
+type Unanswered struct {
+	Type string `json:"type"`         // the provider's word for its kind
+	ID   string `json:"id,omitempty"` // that its answer names; "" where it has none
 }
 
 // Decode reads a provider's message: a whole response, its message, or the bare

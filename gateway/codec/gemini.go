@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/sluice-run/sluice/events"
@@ -275,7 +276,7 @@ type calledGemini struct {
 func callsGemini(calls []events.RawCall, ids []string, _ map[string]bool) []json.RawMessage {
 	m := geminiMessage{Role: "model", Parts: []json.RawMessage{}}
 	for i, c := range calls {
-		o := members{{"functionCall", marshal(calledGemini{ids[i], nameGemini(c.Tool), object(c.Args.Text)})}}
+		o := members{{"functionCall", marshal(calledGemini{ids[i], nameGemini(cmp.Or(c.Said, c.Tool)), object(c.Args.Text)})}}
 		e, own := extraOf(Gemini, c)
 		switch sign := e.With[signature]; {
 		case first(sign) == '"':
@@ -312,7 +313,7 @@ type (
 func answersGemini(answers []events.Answer, ids []string) []json.RawMessage {
 	m := geminiMessage{Role: "user", Parts: make([]json.RawMessage, len(answers))}
 	for i, a := range answers {
-		name := nameGemini(a.Tool)
+		name := nameGemini(cmp.Or(a.Said, a.Tool))
 		if a.Verbatim && a.Standing != events.AnswerOpen {
 			m.Parts[i] = recordedOf(a.Result).gemini(ids[i], name)
 			continue

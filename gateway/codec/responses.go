@@ -34,8 +34,7 @@ func extraOfKind(kind string) []string {
 // decodeResponses reads a response, its output, or one item of it.
 func decodeResponses(body []byte) (Message, error) {
 	if first(body) == '[' {
-		calls, err := itemsResponses(body, "")
-		return Message{Calls: calls}, err
+		return messageOf(body, "")
 	}
 	top, err := fields(body, "")
 	if err != nil {
@@ -51,8 +50,19 @@ func decodeResponses(body []byte) (Message, error) {
 	case kind == "":
 		return Message{}, malformed("/output", "is missing: want a response, the array of its output, or one item")
 	}
-	calls, err := itemsResponses(marshal([]json.RawMessage{body}), "")
-	return Message{Calls: calls}, err
+	return messageOf(marshal([]json.RawMessage{body}), "")
+}
+
+// messageOf are the calls of output items.
+func messageOf(items json.RawMessage, path string) (out Message, err error) {
+	elements, err := list(items, path)
+	if err != nil {
+		return out, err
+	}
+	var owns map[string]bool
+	out.Unanswered, owns = unansweredOf(elements)
+	out.Calls, err = itemsResponses(items, path, owns)
+	return out, err
 }
 
 // wholeResponse reads a response object.
@@ -69,34 +79,62 @@ func wholeResponse(top map[string]json.RawMessage, output json.RawMessage) (out 
 	if absent(output) {
 		return out, nil
 	}
-	out.Calls, err = itemsResponses(output, "/output")
+	asked, err := messageOf(output, "/output")
+	out.Calls, out.Unanswered = asked.Calls, asked.Unanswered
 	return out, err
 }
 
-// statusOf is a response's status, with what the provider says of its cause behind it.
+// statusOf is a response's status, with what the provider says of its cause behind it. Some
+// servers say completed, and beside it why it is not: the stricter word counts.
 func statusOf(top map[string]json.RawMessage) (string, error) {
 	status, err := text(top["status"], "/status")
 	if err != nil {
 		return "", err
 	}
-	var cause map[string]json.RawMessage
-	var why string
-	switch status {
-	case "in_progress", "queued":
+	short, err := causeOf(top["incomplete_details"], "/incomplete_details", "reason")
+	if err != nil {
+		return "", err
+	}
+	failed, err := causeOf(top["error"], "/error", "code")
+	if err != nil {
+		return "", err
+	}
+	why := ""
+	switch {
+	case status == "in_progress" || status == "queued":
 		return "", malformed("/status", "%q: the response has not ended: send it when it has", status)
-	case "incomplete":
-		if cause, err = optional(top["incomplete_details"], "/incomplete_details"); err == nil {
-			why, err = text(cause["reason"], "/incomplete_details/reason")
-		}
-	case "failed":
-		if cause, err = optional(top["error"], "/error"); err == nil {
-			why, err = text(cause["code"], "/error/code")
-		}
+	case status == "failed" || tells(top["error"]) && finishedResponses(status):
+		status, why = "failed", failed
+	case status == "incomplete" || tells(top["incomplete_details"]) && finishedResponses(status):
+		status, why = "incomplete", short
 	}
 	if why != "" {
 		status += ": " + shorten(why, 64)
 	}
-	return status, err
+	return status, nil
+}
+
+// causeOf is the word of a member that says why a response is not whole, "" for none.
+func causeOf(raw json.RawMessage, path, word string) (string, error) {
+	m, err := optional(raw, path)
+	if err != nil {
+		return "", err
+	}
+	return text(m[word], path+"/"+word)
+}
+
+// tells says whether a member that may be an object says anything.
+func tells(raw json.RawMessage) bool {
+	m, err := optional(raw, "")
+	if err != nil {
+		return !nothing(raw)
+	}
+	for _, v := range m {
+		if !nothing(v) {
+			return true
+		}
+	}
+	return false
 }
 
 // optional are the members of an object that may be missing or null.
@@ -112,7 +150,8 @@ func finishedResponses(reason string) bool { return reason == "" || reason == "c
 // itemsResponses makes calls of output items. What the model thought travels with the
 // call behind it, and so does everything between the two: the API refuses the one without
 // the other.
-func itemsResponses(raw json.RawMessage, path string) ([]events.RawCall, error) {
+// owns are the answers of the provider's own, by kind and call_id.
+func itemsResponses(raw json.RawMessage, path string, owns map[string]bool) ([]events.RawCall, error) {
 	var before []json.RawMessage
 	return eachCall(raw, path, func(raw json.RawMessage, path string) (c events.RawCall, ok bool, err error) {
 		m, err := fields(raw, path)
@@ -128,7 +167,7 @@ func itemsResponses(raw json.RawMessage, path string) ([]events.RawCall, error) 
 			c.Extra = extra{Format: Responses, Before: before, With: pick(m, extraOfKind(kind)...)}.body()
 			before = nil
 			return c, err == nil, err
-		case strings.HasSuffix(kind, outputSuffix) && !absent(m["call_id"]):
+		case strings.HasSuffix(kind, outputSuffix) && !absent(m["call_id"]) && !owns[kind+" "+calledID(m)]:
 			return c, false, malformed(path, "an answer among the items of a response: send those of one response alone")
 		case kind == "reasoning" || len(before) > 0:
 			before = append(before, raw)

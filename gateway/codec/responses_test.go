@@ -225,3 +225,63 @@ func TestExtraIsBounded(t *testing.T) {
 		t.Errorf("%.200s, %v", marshal(m), err)
 	}
 }
+
+// Calls of kinds that are not answered here are named; those that the provider has answered
+// itself are its own.
+func TestResponsesCallsOfOthers(t *testing.T) {
+	for _, c := range []struct{ items, want string }{
+		{`{"type":"computer_call","id":"cu","call_id":"c1"},{"type":"local_shell_call","id":"ls","call_id":"c2"},{"type":"apply_patch_call","call_id":"c3"}`, "[{computer_call c1} {local_shell_call c2} {apply_patch_call c3}]"},
+		{`{"type":"mcp_approval_request","id":"mcpr_1","name":"x"}`, "[{mcp_approval_request mcpr_1}]"},
+		{`{"type":"shell_call","call_id":"c1"},{"type":"shell_call_output","call_id":"c1","output":[]}`, "[]"},
+		{`{"type":"shell_call","call_id":"c1"},{"type":"shell_call","call_id":"c2"},{"type":"shell_call_output","call_id":"c2","output":[]}`, "[{shell_call c1}]"},
+		{`{"type":"tool_search_call","call_id":"c1","execution":"server"},{"type":"tool_search_call","call_id":"c2","execution":"client"}`, "[{tool_search_call c2}]"},
+		{`{"type":"web_search_call","id":"ws"},{"type":"mcp_call","id":"m"},{"type":"message","id":"m","role":"assistant","content":[]}`, "[]"},
+	} {
+		m, err := Decode(Responses, []byte("["+c.items+`,{"type":"function_call","call_id":"f","name":"echo","arguments":"{}"}]`))
+		if err != nil || fmt.Sprint(m.Unanswered) != c.want || len(m.Calls) != 1 {
+			t.Errorf("%s: %v, %d calls, %v; want %s", c.items, m.Unanswered, len(m.Calls), err, c.want)
+		}
+	}
+	for _, bad := range []string{
+		`[{"type":"function_call","call_id":"c1","name":"echo"},{"type":"function_call_output","call_id":"c1","output":""}]`,
+		`[{"type":"shell_call_output","call_id":"c1","output":[]}]`,
+	} {
+		if m, err := Decode(Responses, []byte(bad)); err == nil {
+			t.Errorf("%s: %+v", bad, m)
+		}
+	}
+}
+
+// Of two words about how a response ended the stricter one counts.
+func TestResponsesThatContradictThemselves(t *testing.T) {
+	for about, want := range map[string]string{
+		`"status":"completed","incomplete_details":{"reason":"max_output_tokens"}`:                   "incomplete: max_output_tokens",
+		`"incomplete_details":{"reason":"content_filter"}`:                                           "incomplete: content_filter",
+		`"status":"completed","error":{"code":"server_error","message":"x"}`:                         "failed: server_error",
+		`"status":"completed","error":{"message":"x"}`:                                               "failed",
+		`"status":"completed","incomplete_details":null,"error":null`:                                "completed",
+		`"status":"completed","incomplete_details":{"reason":null},"error":{"code":"","message":""}`: "completed",
+		`"status":"cancelled","error":{"code":"x"}`:                                                  "cancelled",
+		`"status":"incomplete"`: "incomplete",
+	} {
+		m, err := Decode(Responses, []byte(`{`+about+`,"output":[{"type":"function_call","call_id":"f","name":"echo","arguments":"{}"}]}`))
+		if err != nil || m.Reason != want || len(m.Calls) != 1 || (m.Calls[0].Refused == nil) != (want == "completed") {
+			t.Errorf("%s: %+v, %v; want %s", about, m, err, want)
+		}
+	}
+}
+
+// An empty call in the form before tool_calls says nothing.
+func TestOpenAIEmptyFunctionCall(t *testing.T) {
+	const calls = `{"role":"assistant","function_call":%s,"tool_calls":[{"id":"a","type":"function","function":{"name":"echo","arguments":"{}"}}]}`
+	for _, empty := range []string{`null`, `{}`, `{"name":"","arguments":""}`, `{"name":null}`} {
+		if m, err := Decode(OpenAI, fmt.Appendf(nil, calls, empty)); err != nil || len(m.Calls) != 1 {
+			t.Errorf("%s: %+v %v", empty, m, err)
+		}
+	}
+	for _, full := range []string{`{"name":"echo"}`, `{"arguments":"{}"}`, `"x"`, `[]`} {
+		if m, err := Decode(OpenAI, fmt.Appendf(nil, calls, full)); err == nil {
+			t.Errorf("%s: %+v", full, m)
+		}
+	}
+}

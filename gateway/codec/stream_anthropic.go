@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 type anthropicStream struct {
 	*kit
 	begun   bool
+	first   [sha256.Size]byte // of message_start's message; the zero value: it has no id
 	stopped bool
 	reason  []byte
 	usage   map[string]json.RawMessage
@@ -79,14 +81,23 @@ func (s *anthropicStream) take(e event, top map[string]json.RawMessage) error {
 	return nil // events that this release does not know are no part of the message
 }
 
+// start takes message_start. Some routers say it twice, with one id.
 func (s *anthropicStream) start(raw json.RawMessage) error {
-	if s.begun {
-		return fault(FaultConflict, "a second message begins before message_stop")
-	}
 	m, err := fields(raw, "/message")
 	if err != nil {
 		return ofMessage(err)
 	}
+	sum := [sha256.Size]byte{}
+	if !nothing(m["id"]) {
+		sum = sha256.Sum256(bytes.TrimSpace(raw))
+	}
+	if s.begun {
+		if sum == s.first && sum != [sha256.Size]byte{} && len(s.blocks) == 0 && len(s.reason) == 0 {
+			return nil
+		}
+		return fault(FaultConflict, "a second message begins before message_stop")
+	}
+	s.first = sum
 	role, err := text(m["role"], "/message/role")
 	if err != nil || role != "" && role != "assistant" {
 		return fault(FaultMalformed, "/message/role: %s, want assistant", shorten(string(m["role"]), 32))

@@ -97,7 +97,7 @@ func (s *openAIStream) choice(raw json.RawMessage, id []byte) error {
 		return err
 	}
 	if !absent(c["delta"]) {
-		if err := s.delta(c["delta"], id); err != nil {
+		if err := s.delta(c["delta"], id, !nothing(c["finish_reason"])); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,8 @@ func (s *openAIStream) stop(raw json.RawMessage) error {
 	return s.hold(len(reason))
 }
 
-func (s *openAIStream) delta(raw json.RawMessage, id []byte) error {
+// delta takes what a chunk with that id brings; ends says that it has a finish_reason, too.
+func (s *openAIStream) delta(raw json.RawMessage, id []byte, ends bool) error {
 	d, err := fields(raw, "/choices/0/delta")
 	if err != nil {
 		return ofMessage(err)
@@ -141,7 +142,7 @@ func (s *openAIStream) delta(raw json.RawMessage, id []byte) error {
 	if len(s.reason) > 0 {
 		return s.late(d)
 	}
-	if err := s.ids.next(id, role != "", says(d)); err != nil {
+	if err := s.ids.next(id, role != "", says(d) != "", ends); err != nil {
 		return err
 	}
 	for _, name := range thoughtsOpenAI {

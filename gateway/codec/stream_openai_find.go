@@ -16,6 +16,9 @@ type hint struct {
 // whose is the id of a delta, for people.
 func (h hint) whose() string { return shorten(string(h.id), 64) }
 
+// silent says whether a delta brings no arguments.
+func (h hint) silent() bool { return nothing(h.args) || emptyObject(h.args) }
+
 // find is the call that a delta belongs to, begun if it is a new one; nil for a delta that
 // says nothing. With an index it is the call of that index. Without one an id opens a call,
 // and what has no id either goes on with the last one, if that can be said.
@@ -27,7 +30,7 @@ func (s *openAIStream) find(h hint) (*openAIPiece, error) {
 		return s.byID(h)
 	case len(h.name) > 0:
 		return s.start(-1)
-	case nothing(h.args) || emptyObject(h.args):
+	case h.silent():
 		return nil, nil
 	case len(s.calls) == 0:
 		return nil, fault(FaultAmbiguous, "a delta without index, id and name, and no call has begun")
@@ -49,42 +52,45 @@ func (s *openAIStream) start(index int) (*openAIPiece, error) {
 // each of several calls the same index. There one with an id and a name of its own opens
 // another call, if the one before it is whole.
 func (s *openAIStream) byIndex(h hint) (*openAIPiece, error) {
-	for _, c := range slices.Backward(s.calls) {
-		if c.index != h.index {
-			continue
+	var have []*openAIPiece
+	for _, c := range s.calls {
+		if c.index == h.index {
+			have = append(have, c)
 		}
-		another := len(h.id) > 0 && len(h.name) > 0 && len(c.id) > 0 && !bytes.Equal(h.id, c.id)
-		if !another || !c.scan.whole {
-			return c, nil
-		}
-		for _, other := range s.calls {
-			if bytes.Equal(other.id, h.id) {
-				return nil, fault(FaultAmbiguous, "a delta of index %d with the id %q, which an earlier call has: it could be that one's, or a new call", h.index, h.whose())
-			}
-		}
+	}
+	if len(have) == 0 {
+		return s.unplaced(h)
+	}
+	newest := have[len(have)-1]
+	switch another := len(h.id) > 0 && len(h.name) > 0 && len(newest.id) > 0 && !bytes.Equal(h.id, newest.id); {
+	case another && newest.scan.whole && s.known(h.id):
+		return nil, fault(FaultAmbiguous, "a delta of index %d with the id %q, which an earlier call has: it could be that one's, or a new call", h.index, h.whose())
+	case another && newest.scan.whole:
 		return s.start(h.index)
+	case len(have) > 1 && newest.scan.whole && !h.silent():
+		return nil, fault(FaultAmbiguous, "%d calls have the index %d, each is whole, and a delta goes on with one of them", len(have), h.index)
 	}
-	if c, err := s.unplaced(h); c != nil || err != nil {
-		return c, err
-	}
-	if len(h.id) == 0 && len(h.name) == 0 {
-		return nil, fault(FaultAmbiguous, "a delta of index %d, which no delta with an id or a name has begun", h.index)
-	}
-	return s.start(h.index)
+	return newest, nil
 }
 
-// unplaced is the call that began without an index and has the id of a delta that has one:
-// it gets that index. nil where there is none.
+func (s *openAIStream) known(id []byte) bool {
+	return slices.ContainsFunc(s.calls, func(c *openAIPiece) bool { return bytes.Equal(c.id, id) })
+}
+
+// unplaced is the call of a delta whose index no call has: one that began without an index
+// and has its id gets it; else it is a new one.
 func (s *openAIStream) unplaced(h hint) (*openAIPiece, error) {
 	var same []*openAIPiece
 	for _, c := range s.calls {
-		if c.index < 0 && len(h.id) > 0 && bytes.Equal(c.id, h.id) {
+		if len(h.id) > 0 && c.index < 0 && bytes.Equal(c.id, h.id) {
 			same = append(same, c)
 		}
 	}
 	switch {
+	case len(h.id) == 0 && len(h.name) == 0:
+		return nil, fault(FaultAmbiguous, "a delta of index %d, which no delta with an id or a name has begun", h.index)
 	case len(same) == 0:
-		return nil, nil
+		return s.start(h.index)
 	case len(same) > 1 || len(h.name) > 0:
 		return nil, fault(FaultAmbiguous, "a delta of index %d with the id %q, which a call without index has: it could be that one's, or a new call", h.index, h.whose())
 	}
@@ -109,8 +115,11 @@ func (s *openAIStream) byID(h hint) (*openAIPiece, error) {
 		return nil, fault(FaultAmbiguous, "a delta without index, and %d calls have its id %q", len(same), h.whose())
 	}
 	for _, c := range same { // a name, too: the same call again, or another one with its id
-		if !c.scan.whole || c.index >= 0 {
-			return nil, fault(FaultAmbiguous, "a delta without index, with the id %q of a call that has one, or whose arguments are not whole: it could be that one's, or a new call", h.whose())
+		switch {
+		case c.index >= 0:
+			return nil, fault(FaultAmbiguous, "a delta without index, with the id %q of a call that has one: it could be that one's, or a new call", h.whose())
+		case !c.scan.whole:
+			return nil, fault(FaultAmbiguous, "a delta without index, with the id %q of a call whose arguments are not whole: it could be that one's, or a new call", h.whose())
 		}
 	}
 	return s.start(-1)
@@ -137,35 +146,36 @@ func (s *openAIStream) last() (*openAIPiece, error) {
 }
 
 // openAIIDs watch the ids of chunks, which prove little: some routers make a new one for
-// each chunk. What they tell is that a router has glued a second message to one that was cut.
+// each chunk. What they can tell is that a router has glued a second message to one that
+// broke off: an id that has stood on several chunks changes, or the role is said once more
+// with another id.
 type openAIIDs struct {
 	last    []byte
-	several bool // the last one has come more than once
-	loose   bool // they change from chunk to chunk
+	several bool // the last one has stood on more than one chunk
 	role    bool // a role has been said
 	plain   bool // and a delta without one has come since
 }
 
-// next takes the id of a chunk whose delta has a role or none, and says something, by that
-// member, or nothing ("").
-func (o *openAIIDs) next(id []byte, role bool, says string) error {
-	again := role && o.plain
-	if changed := len(id) > 0 && len(o.last) > 0 && !bytes.Equal(id, o.last); changed {
-		if again || says != "" && o.several && !o.loose {
-			return fault(FaultConflict, "a second message begins: id %q after %q", shorten(string(id), 64), shorten(string(o.last), 64))
-		}
-		o.loose = o.loose || !o.several
-		o.several = false
-	} else if len(id) > 0 && len(o.last) > 0 {
+// next takes the id of a chunk: its delta has a role or none, and words of the model or none.
+func (o *openAIIDs) next(id []byte, role, words, ends bool) error {
+	again := role && o.plain && (words || !ends)
+	o.role, o.plain = o.role || role, (o.plain || o.role) && !role
+	switch {
+	case len(id) == 0: // the first chunk of some servers has none
+		return nil
+	case bytes.Equal(id, o.last):
 		o.several = true
+		return nil
+	case len(o.last) > 0 && (again || words && o.several):
+		return fault(FaultConflict, "a second message begins: id %q after %q", shorten(string(id), 64), shorten(string(o.last), 64))
+	case o.several:
+		return nil // usage, or the end, under an id of their own
+	case len(id) > maxChunkID:
+		return tooLarge("an id of %d bytes", len(id))
 	}
-	if len(id) > 0 && len(id) <= maxChunkID {
-		o.last = id
-	}
-	o.role = o.role || role
-	o.plain = o.plain && !role || o.role && !role
+	o.last = id
 	return nil
 }
 
-// maxChunkID is how many bytes of a chunk's id are looked at.
-const maxChunkID = 1024
+// maxChunkID bounds the bytes of a chunk's id.
+const maxChunkID = 4096

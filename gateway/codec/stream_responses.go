@@ -2,8 +2,10 @@ package codec
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -11,10 +13,10 @@ import (
 // and holds it against what the events before it said.
 type responsesStream struct {
 	*kit
-	id       []byte // of the response
-	sequence int    // number of the last event that has one
+	sequence int // number of the last event that has one
 	begun    bool
-	end      string // the terminal event; "" before it
+	end      string            // the terminal event; "" before it
+	last     [sha256.Size]byte // of that event
 	response map[string]json.RawMessage
 	items    []*responsesItem // in the order in which they began
 }
@@ -40,7 +42,7 @@ func (s *responsesStream) over() bool { return s.end != "" }
 func (s *responsesStream) take(e event, top map[string]json.RawMessage) error {
 	kind := kindOf(e, top)
 	if s.end != "" {
-		if kind == "keepalive" {
+		if kind == "keepalive" || s.again(kind, e, top) {
 			return nil
 		}
 		return fault(FaultAfterEnd, "%s follows %s", shorten(kind, 64), s.end)
@@ -54,9 +56,7 @@ func (s *responsesStream) take(e event, top map[string]json.RawMessage) error {
 			return fault(FaultConflict, "a second response begins")
 		}
 		s.begun = true
-		return s.same(top["response"])
-	case "response.in_progress", "response.queued":
-		return s.same(top["response"])
+		return nil // its id proves nothing: proxies write one of their own into some of the events
 	case "response.output_item.added":
 		return s.add(top)
 	case "response.output_item.done":
@@ -68,34 +68,50 @@ func (s *responsesStream) take(e event, top map[string]json.RawMessage) error {
 	case "response.custom_tool_call_input.done":
 		return s.text(top, "input")
 	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
+		s.last = sha256.Sum256(bytes.TrimSpace(e.data))
 		return s.finish(kind, top["response"])
 	}
 	return nil
 }
 
-// order refuses an event that comes again, or too late.
+// again says whether an event behind the terminal one says nothing new: the same once more,
+// or response.done, which some servers send behind it, with the same items or none.
+func (s *responsesStream) again(kind string, e event, top map[string]json.RawMessage) bool {
+	if kind == s.end {
+		return sha256.Sum256(bytes.TrimSpace(e.data)) == s.last
+	}
+	r, err := optional(top["response"], "/response")
+	if kind != "response.done" || err != nil {
+		return false
+	}
+	status, err := text(r["status"], "/response/status")
+	if err != nil || status != "" && "response."+status != s.end {
+		return false
+	}
+	var have, said bytes.Buffer
+	if absent(r["output"]) || json.Compact(&said, r["output"]) != nil || said.String() == "[]" {
+		return absent(r["output"]) || said.String() == "[]"
+	}
+	return json.Compact(&have, s.response["output"]) == nil && bytes.Equal(have.Bytes(), said.Bytes())
+}
+
+// order refuses an event that comes again, or too late. Servers that do not count leave the
+// number out, or write 0 or -1.
 func (s *responsesStream) order(raw json.RawMessage) error {
 	if absent(raw) {
-		return nil // not every server counts
+		return nil
 	}
-	n, err := place(raw, "/sequence_number")
-	if err != nil {
-		return err
-	}
-	if n += 1; n <= s.sequence { // from 1 here, so that the zero value is before all
-		return fault(FaultConflict, "sequence_number %d after %d: an event was sent twice, or late", n-1, s.sequence-1)
+	n, err := strconv.Atoi(string(bytes.TrimSpace(raw)))
+	switch {
+	case err != nil:
+		return fault(FaultMalformed, "/sequence_number %s: want a whole number", shorten(string(raw), 32))
+	case n <= 0:
+		return nil
+	case n <= s.sequence:
+		return fault(FaultConflict, "sequence_number %d after %d: an event was sent twice, or late", n, s.sequence)
 	}
 	s.sequence = n
 	return nil
-}
-
-// same refuses an event about another response.
-func (s *responsesStream) same(raw json.RawMessage) error {
-	r, err := fields(raw, "/response")
-	if err != nil {
-		return ofMessage(err)
-	}
-	return s.identify(&s.id, r["id"], "response id")
 }
 
 // item is the item that an event is about, nil where there is none yet: by its place, else
@@ -107,12 +123,35 @@ func (s *responsesStream) item(top map[string]json.RawMessage, id json.RawMessag
 	if name, err = inner(id, "item id"); err != nil {
 		return 0, nil, nil, err
 	}
-	for _, it := range s.items {
-		if index >= 0 && it.index == index || index < 0 && len(name) > 0 && bytes.Equal(it.id, name) {
+	for _, it := range slices.Backward(s.items) {
+		own := len(name) > 0 && bytes.Equal(it.id, name)
+		switch {
+		case own && (index < 0 || it.index == index):
 			return index, name, it, nil
+		case index >= 0 && it.index == index && found == nil: // the newest of those at one place
+			found = it
 		}
 	}
-	return index, name, nil, nil
+	return index, name, found, nil
+}
+
+// another says whether an item that begins is not the one that is at its place: servers that
+// give each item the same place end one before the next, which has ids of its own.
+func (it *responsesItem) another(id []byte, in map[string]json.RawMessage) bool {
+	call, err := inner(in["call_id"], "call_id")
+	switch {
+	case err != nil || it.final == nil || len(id) == 0 || bytes.Equal(id, it.id):
+		return false
+	case it.call != nil && len(call) > 0:
+		return !bytes.Equal(call, it.call.id)
+	}
+	return len(call) > 0 || typeIn(in) != it.kind || it.call == nil
+}
+
+// typeIn is the type of an item, "" where it says none.
+func typeIn(in map[string]json.RawMessage) string {
+	kind, _ := text(in["type"], "")
+	return kind
 }
 
 // callKind says whether an item of that type is a call that its receiver answers.
@@ -127,7 +166,7 @@ func (s *responsesStream) add(top map[string]json.RawMessage) error {
 	switch {
 	case err != nil:
 		return err
-	case it != nil:
+	case it != nil && !it.another(id, in):
 		return fault(FaultConflict, "item %d begins twice", index)
 	}
 	_, err = s.beginItem(index, id, in)
@@ -204,13 +243,14 @@ func (s *responsesStream) text(top map[string]json.RawMessage, member string) er
 	return s.settleText(it, top[member])
 }
 
-// settleText holds whole arguments against those that are there already.
+// settleText holds whole arguments against those that are there already. None say nothing.
 func (s *responsesStream) settleText(it *responsesItem, raw json.RawMessage) error {
-	if absent(raw) {
+	before := it.arguments()
+	if absent(raw) || nothing(raw) && before != nil {
 		return nil
 	}
-	if before := it.arguments(); before != nil && !sameText(before, raw) {
-		return fault(FaultConflict, "the arguments of call %q as a whole are not those that its deltas or an earlier event gave", shorten(string(it.call.id), 64))
+	if before != nil && !it.sameArgs(before, raw) {
+		return it.differs()
 	}
 	if it.final != nil {
 		return nil
@@ -227,13 +267,36 @@ func (s *responsesStream) settleText(it *responsesItem, raw json.RawMessage) err
 	return err
 }
 
+func (it *responsesItem) differs() error {
+	return fault(FaultConflict, "the arguments of call %q as a whole are not those that its deltas or an earlier event gave", shorten(string(it.call.id), 64))
+}
+
+// sameArgs says whether arguments are the same. Of a function none are an empty object.
+func (it *responsesItem) sameArgs(a, b json.RawMessage) bool {
+	return sameText(a, b) || it.kind == functionCall && noArgs(a) && noArgs(b)
+}
+
+// noArgs says whether arguments are none, whichever way they are written.
+func noArgs(raw json.RawMessage) bool {
+	if first(raw) == '"' {
+		s, err := text(toUnicode(raw), "")
+		raw = json.RawMessage(strings.TrimSpace(s))
+		if err != nil {
+			return false
+		}
+	}
+	return absent(raw) || emptyObject(raw)
+}
+
 // arguments are those that an item's events have given so far; nil for none, which is no
 // evidence: routers leave the deltas out.
 func (it *responsesItem) arguments() json.RawMessage {
 	switch {
 	case it.final != nil:
 		in, _ := fields(it.final, "") // it was read when it came
-		return in[argsOf(it.kind)]
+		if args := in[argsOf(it.kind)]; !absent(args) {
+			return args
+		}
 	case it.text != nil:
 		return it.text
 	case len(it.call.args) > 0:
@@ -261,7 +324,7 @@ func (s *responsesStream) done(top map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	if it == nil { // a router may say each item once
+	if it == nil || it.another(id, in) { // a router may say each item once
 		if it, err = s.beginItem(index, id, in); err != nil {
 			return err
 		}
@@ -286,8 +349,20 @@ func (s *responsesStream) done(top map[string]json.RawMessage) error {
 		return err
 	}
 	s.close(it.call)
-	it.final, err = s.keep(it.text, top["item"]) // which has that text
-	it.text = nil
+	return s.settle(it, in, top["item"])
+}
+
+// settle keeps a call's item as its done event had it, with the arguments that came before
+// where it has none itself.
+func (s *responsesStream) settle(it *responsesItem, in map[string]json.RawMessage, item json.RawMessage) error {
+	if before := it.arguments(); before != nil && nothing(in[argsOf(it.kind)]) {
+		in[argsOf(it.kind)] = before
+		item = marshal(in)
+	}
+	s.held -= len(it.call.args)
+	var err error
+	it.final, err = s.keep(it.text, item) // which has that text
+	it.text, it.call.args = nil, nil
 	return err
 }
 
@@ -297,127 +372,4 @@ func argsOf(kind string) string {
 		return "input"
 	}
 	return "arguments"
-}
-
-// finish takes the terminal event.
-func (s *responsesStream) finish(kind string, raw json.RawMessage) error {
-	r, err := fields(raw, "/response")
-	if err != nil {
-		return ofMessage(err)
-	}
-	if err := s.identify(&s.id, r["id"], "response id"); err != nil {
-		return err
-	}
-	status, err := text(r["status"], "/response/status")
-	if err != nil {
-		return ofMessage(err)
-	}
-	if kind == "response.failed" || kind == "response.cancelled" || status == "failed" || status == "cancelled" {
-		if err := failure(event{}, r); err != nil {
-			return err
-		}
-		return fault(FaultError, "the response ended as %s", shorten(strings.TrimPrefix(kind, "response."), 32))
-	}
-	if want := strings.TrimPrefix(kind, "response."); status != "" && status != want {
-		return fault(FaultConflict, "%s holds a response whose status is %q", kind, shorten(status, 32))
-	}
-	s.end, s.response = kind, make(map[string]json.RawMessage)
-	for _, name := range []string{"id", "model", "output", "incomplete_details", "usage"} { // of much that repeats the question
-		if s.response[name], err = s.keep(nil, r[name]); err != nil {
-			return err
-		}
-	}
-	return s.reconcile(kind)
-}
-
-// reconcile holds the response's items against the events before it. Some servers send the
-// items in their own events alone, and none with the response.
-func (s *responsesStream) reconcile(kind string) error {
-	var output []json.RawMessage
-	if !absent(s.response["output"]) {
-		var err error
-		if output, err = list(s.response["output"], "/response/output"); err != nil {
-			return ofMessage(err)
-		}
-	}
-	if len(output) == 0 {
-		return s.fill(kind)
-	}
-	if kind != "response.completed" {
-		return nil // its calls are refused, whatever they were
-	}
-	var calls []map[string]json.RawMessage
-	for _, raw := range output {
-		m, err := fields(raw, "/response/output")
-		if err != nil {
-			return ofMessage(err)
-		}
-		if k, err := text(m["type"], "/response/output/type"); err == nil && callKind(k) {
-			calls = append(calls, m)
-		}
-	}
-	return s.compare(calls)
-}
-
-// compare refuses a response whose calls are not those that the events before it showed: a
-// client may have taken them from either.
-func (s *responsesStream) compare(calls []map[string]json.RawMessage) error {
-	var seen []*responsesItem
-	for _, it := range s.items {
-		if it.call != nil {
-			seen = append(seen, it)
-		}
-	}
-	if len(seen) == 0 {
-		return nil // a stream that was resumed, or a server that sends no items by themselves
-	}
-	slices.SortStableFunc(seen, func(a, b *responsesItem) int { return a.index - b.index })
-	if len(seen) != len(calls) {
-		return fault(FaultConflict, "the response has %d calls, and the events before it had %d", len(calls), len(seen))
-	}
-	for i, it := range seen {
-		in := calls[i]
-		if err := s.identify(&it.call.id, in["call_id"], "call_id"); err != nil {
-			return err
-		}
-		if err := s.identify(&it.call.name, in["name"], "name"); err != nil {
-			return err
-		}
-		if err := s.settleText(it, in[argsOf(it.kind)]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fill makes the response's items of those that came by themselves. Where the model was
-// cut off, one that is not done is there, too.
-func (s *responsesStream) fill(kind string) error {
-	items := slices.Clone(s.items)
-	slices.SortStableFunc(items, func(a, b *responsesItem) int { return a.index - b.index })
-	var out []json.RawMessage
-	for _, it := range items {
-		switch {
-		case it.final != nil:
-			out = append(out, it.final)
-		case it.call != nil && kind == "response.completed":
-			return fault(FaultOrder, "response.completed, and the call %q has not ended", shorten(string(it.call.id), 64))
-		case it.call != nil:
-			out = append(out, marshal(map[string]json.RawMessage{
-				"type": marshal(it.kind), "id": quoted(it.id), "call_id": quoted(it.call.id), "name": quoted(it.call.name), argsOf(it.kind): it.call.text(),
-			}))
-		}
-	}
-	s.response["output"] = marshal(out)
-	return nil
-}
-
-func (s *responsesStream) body() (json.RawMessage, error) {
-	out := map[string]any{"object": "response", "status": strings.TrimPrefix(s.end, "response.")}
-	for name, v := range s.response {
-		if v != nil {
-			out[name] = v
-		}
-	}
-	return marshal(out), nil
 }

@@ -273,7 +273,8 @@ func TestStreamPreviews(t *testing.T) {
 		}
 		seen++
 		for i, call := range m.Calls {
-			if !call.Custom && !slices.Contains(texts, call.Args.Text) && !strings.Contains(strings.Join(texts, ""), "\uFFFD") {
+			none := call.Args.Text == "" && slices.Contains(texts, "{}")
+			if !call.Custom && !none && !slices.Contains(texts, call.Args.Text) && !strings.Contains(strings.Join(texts, ""), "\uFFFD") {
 				t.Errorf("%s: call %d: previews %q, arguments %q", c.name, i, texts, call.Args.Text)
 			}
 		}

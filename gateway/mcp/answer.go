@@ -135,13 +135,13 @@ func changed(args events.Body) string {
 	return lifecycle.ChangedSentence + " Theirs: " + strings.ToValidUTF8(args.Text, "\uFFFD")
 }
 
-// shown is structured data, compact; nil where there is none.
+// shown is structured data, compact, with nothing in it that is no text; nil where there is none.
 func shown(data json.RawMessage) json.RawMessage {
 	var out bytes.Buffer
 	if len(data) == 0 || json.Compact(&out, data) != nil || out.String() == "null" {
 		return nil
 	}
-	return bytes.ToValidUTF8(out.Bytes(), []byte("\uFFFD"))
+	return events.WholeJSON(out.Bytes())
 }
 
 // media are the binaries of a result: images, sounds and what is small as they are, and

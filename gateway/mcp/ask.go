@@ -143,9 +143,13 @@ func (c *calling) took(q *question, err error) {
 // pending is the answer to a request whose call waits for a person for too long.
 func (c *calling) pending(back *backend, q *question) *sdk.CallToolResult {
 	where := cmp.Or(back.Where, "sluice-node inbox shows it")
-	r := failure(fmt.Sprintf("This call waits for a person, as %s (%s), and has no answer yet. %s. It waits until %s. "+
-		"Ask for the same call with the same arguments again later: it is not made twice, and that is how its answer comes.",
-		q.id, events.Visible(q.why), where, q.until.UTC().Format("2006-01-02 15:04:05 MST")))
+	elsewhere := fmt.Sprintf(" Asked for from another session, program or day it would be another call, unless the request's _meta says %s %q.", MetaTrace, c.order.trace)
+	if c.order.key != "" {
+		elsewhere = "" // one key is one call everywhere
+	}
+	r := failure(fmt.Sprintf("This call waits for a person, as %s (%s), and has no answer yet. It is not for you to answer. For that person: %s. It waits until %s. "+
+		"Ask here for the same call with the same arguments again later: it is not made twice, and that is how its answer comes.%s",
+		q.id, events.Visible(q.why), where, q.until.UTC().Format("2006-01-02 15:04:05 MST"), elsewhere))
 	r.Meta = sdk.Meta{MetaTrace: c.key.Trace, MetaTurn: c.key.Turn}
 	return r
 }

@@ -34,6 +34,9 @@ func ann(c *Config) {
 	}
 }
 
+// asksClients lets clients answer tools at which nobody is known to sit.
+func asksClients(c *Config) { c.AskClients = true }
+
 // TestApprovalAtTheClient: who sits there is shown all of the call, with nothing hidden,
 // and what they say is recorded as theirs.
 func TestApprovalAtTheClient(t *testing.T) {
@@ -111,6 +114,27 @@ func TestWhatAClientSaysIsNobodysWord(t *testing.T) {
 	})
 }
 
+// TestAWaitingCallInAnotherSession: the model is told of which trace it is, and a request
+// that names it from another session meets the call.
+func TestAWaitingCallInAnotherSession(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		w := newWorld(t, making{door: func(c *Config) { c.Patience = 50 * time.Millisecond }})
+		r := call(t, w.client(revision, nil, nil), "approve_me", map[string]any{"v": 1})
+		k := turnOf(t, r)
+		if !r.IsError || !strings.Contains(say(r), MetaTrace+` "`+k.Trace+`"`) {
+			t.Fatalf("%q", say(r))
+		}
+		must(t, w.desk.Approve(within(t), w.asked().Call, yes("bob")))
+		again, err := w.client(revision, nil, nil).CallTool(within(t), &sdk.CallToolParams{
+			Name: "approve_me", Arguments: map[string]any{"v": 1}, Meta: sdk.Meta{MetaTrace: k.Trace},
+		})
+		must(t, err)
+		if again.IsError || turnOf(t, again) != k || len(w.lines()) != 1 {
+			t.Errorf("%q of %s, ledger %q", say(again), turnOf(t, again), w.lines())
+		}
+	})
+}
+
 // TestTheInboxAnswersFirst: what is put before somebody at the client is answered elsewhere
 // meanwhile.
 func TestTheInboxAnswersFirst(t *testing.T) {
@@ -180,7 +204,7 @@ func TestAForgedAnswerCountsForNothing(t *testing.T) {
 // to the tool, and the log has both.
 func TestAToolsOwnQuestion(t *testing.T) {
 	both(t, func(t *testing.T, revision string) {
-		for name, door := range map[string]func(*Config){"client:local": nil, "ann": ann} {
+		for name, door := range map[string]func(*Config){"client:local service": asksClients, "ann person": ann} {
 			w := newWorld(t, making{door: door})
 			o, asked := sits("accept", map[string]any{"username": "u", "email": "u@example.com"})
 			r := call(t, w.client(revision, o, nil), "test_elicitation", map[string]any{"message": "who are\u001b[2K you?"})
@@ -192,7 +216,7 @@ func TestAToolsOwnQuestion(t *testing.T) {
 				t.Errorf("asked %+v", p)
 			}
 			c := w.turn(turnOf(t, r)).Turn.Calls[0]
-			if c.Answered == nil || c.Answered.By.ID != name || c.Attempt != 2 {
+			if c.Answered == nil || c.Answered.By.ID+" "+c.Answered.By.Kind != name || c.Attempt != 2 {
 				t.Errorf("answered %+v, attempt %d", c.Answered, c.Attempt)
 			}
 		}
@@ -208,7 +232,8 @@ func TestAToolsQuestionElsewhere(t *testing.T) {
 			opts *sdk.ClientOptions
 		}{
 			"cannot":   {nil, nil},
-			"must not": {func(c *Config) { c.Inbox = true }, opts},
+			"nobody's": {nil, opts},
+			"must not": {func(c *Config) { ann(c); asksClients(c); c.Inbox = true }, opts},
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t, making{door: c.door})
@@ -226,4 +251,33 @@ func TestAToolsQuestionElsewhere(t *testing.T) {
 			})
 		}
 	})
+}
+
+// TestAnAgentDoesNotAnswerItsOwnTool: a client of the revision without sessions gives, for a
+// principal at whose client nobody sits, the answers that the tool of its own call has asked
+// for. They count for nothing, and the question stays in the inbox.
+func TestAnAgentDoesNotAnswerItsOwnTool(t *testing.T) {
+	w := newWorld(t, making{door: func(c *Config) { c.Patience = 50 * time.Millisecond }})
+	s := w.client("2026-07-28", &sdk.ClientOptions{
+		MultiRoundTrip:     &sdk.MultiRoundTripOptions{Disabled: true},
+		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) { return nil, nil },
+	}, nil)
+	p := &sdk.CallToolParams{Name: "test_elicitation", Arguments: map[string]any{"message": "really all of them?"}}
+	r, err := s.CallTool(within(t), p)
+	must(t, err)
+	if r.NeedsInput() || !strings.Contains(say(r), "waits for a person") {
+		t.Fatalf("the client is asked: %+v", r)
+	}
+	id := w.asked()
+	v := w.turn(id.Call.TurnKey())
+	p.InputResponses = make(sdk.InputResponseMap)
+	for _, q := range v.Turn.Calls[0].Input.Requests {
+		p.InputResponses[q.ID] = &sdk.ElicitResult{Action: "accept", Content: map[string]any{"username": "agent", "email": "a@example.com"}}
+	}
+	p.RequestState = (&question{id: id.String()}).state()
+	r, err = s.CallTool(within(t), p)
+	must(t, err)
+	if w.asked() != id || !r.IsError || w.turn(id.Call.TurnKey()).Turn.Calls[0].Answered != nil {
+		t.Errorf("the agent has answered: %q", say(r))
+	}
 }

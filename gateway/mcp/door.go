@@ -34,9 +34,13 @@ type Config struct {
 	// an elicitation there is that person's word. "" means that nobody's is, and who answers
 	// answers at the inbox. nil: there is nobody at any client.
 	Approver func(asker events.Principal) string
-	// Inbox says that what a tool itself asks is put before people at the inbox alone. Else
-	// it is put before whoever sits at a client that can ask: what they say is recorded as
-	// said by the Approver, or by "client:" and the principal where there is none.
+	// AskClients says that what a tool itself asks is also put before clients of principals
+	// who have no Approver. What is said there is recorded as the client program's word, a
+	// service by the name of "client:" and the principal. Else it waits at the inbox: an
+	// agent may be what answers for a client, and it does not answer what it has caused.
+	AskClients bool
+	// Inbox says that what a tool itself asks is put before people at the inbox alone, though
+	// there are an Approver and AskClients.
 	Inbox bool
 	// Patience is how long a request is held whose call waits for a person, before it is
 	// answered that the call waits; 0 means 50 s. The call goes on waiting.
@@ -77,6 +81,7 @@ type Backend struct {
 type Door struct {
 	cfg   Config
 	id    string // of this door, among those of the cluster
+	ids   ids    // of clients' messages
 	impl  *sdk.Implementation
 	kept  *sdk.Server // of sessions that last: those of HTTP before 2026-07-28, and standard streams
 	brief *sdk.Server // of sessions that are one request: HTTP from 2026-07-28 on
@@ -106,6 +111,10 @@ type backend struct {
 	stop context.CancelFunc
 }
 
+// maxBody is the length in bytes of the longest body that the SDK is given, with the texts in
+// the place of ids.
+const maxBody = gateway.MaxBody + 1<<20
+
 // New makes a door, which ends with ctx, as by Close. It starts nothing.
 func New(ctx context.Context, c Config) *Door {
 	c.Patience, c.Linger, c.Look = cmp.Or(c.Patience, 50*time.Second), cmp.Or(c.Linger, 2*time.Second), cmp.Or(c.Look, 2*time.Second)
@@ -125,7 +134,7 @@ func New(ctx context.Context, c Config) *Door {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	d := &Door{
-		cfg: c, id: c.NewID(), newer: make(chan struct{}),
+		cfg: c, id: c.NewID(), ids: newIDs(), newer: make(chan struct{}),
 		shown: make(map[string]string), all: make(map[string]Tool), visits: make(map[string]*visit),
 		ears: make(map[events.TurnKey]map[*ear]struct{}), giving: make(map[events.TurnKey]*giving), owners: make(map[string]string),
 		impl: &sdk.Implementation{Name: "sluice", Title: "Sluice", Version: cmp.Or(c.Version, "unknown")},
@@ -133,10 +142,10 @@ func New(ctx context.Context, c Config) *Door {
 	d.life, d.ended = context.WithCancel(ctx)
 	d.kept, d.brief = d.server(), d.server()
 	d.http.kept = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return d.kept }, &sdk.StreamableHTTPOptions{
-		SessionTimeout: sessionIdle, DisableLocalhostProtection: true, MaxRequestBodyBytes: gateway.MaxBody, // the door around it looks at names
+		SessionTimeout: sessionIdle, DisableLocalhostProtection: true, MaxRequestBodyBytes: maxBody, // the door around it looks at names
 	})
 	d.http.brief = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return d.brief }, &sdk.StreamableHTTPOptions{
-		Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: gateway.MaxBody,
+		Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: maxBody,
 	})
 	return d
 }

@@ -36,8 +36,13 @@ var versionField = []byte(`"` + sdk.MetaKeyProtocolVersion + `"`)
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who := gateway.CallerOf(r.Context())
 	v := &visit{who: who, traceparent: r.Header.Get("Traceparent"), request: r.Context()}
+	body, err := io.ReadAll(r.Body) // it is read already, and bounded
+	if err != nil {
+		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		return
+	}
 	h := d.http.brief
-	if v.stream = brief(r); !v.stream {
+	if v.stream = brief(r, body); !v.stream {
 		h = d.http.kept
 		if !d.mayGoOn(w, r, who) {
 			return
@@ -46,12 +51,23 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			v.session = traceID("session", id)
 		}
 	}
+	body, held, err := d.ids.in(body)
+	if err != nil {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write(refusal(nil, err)) // whoever asked may have gone
+		return
+	}
 	r = r.Clone(r.Context())
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	d.enter(v)
 	r.Header.Set(visitHeader, v.id)
 	out := &reply{ResponseWriter: w, control: http.NewResponseController(w)}
 	if !v.stream {
 		out.session = func(id string) { d.own(id, who) }
+	}
+	if held {
+		out.ids = d.ids.out
 	}
 	h.ServeHTTP(out, r)
 	if !out.whole() || r.Context().Err() != nil || !v.gives() {
@@ -67,16 +83,14 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // brief says whether a request needs no session: it says of which revision it is.
-func brief(r *http.Request) bool {
+func brief(r *http.Request, body []byte) bool {
 	if r.Method != http.MethodPost || r.Header.Get(sessionHeader) != "" {
 		return false
 	}
 	if version := r.Header.Get(versionHeader); version != "" {
 		return version >= sinceStateless
 	}
-	body, err := io.ReadAll(r.Body) // it is read already, and bounded
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return err == nil && bytes.Contains(body, versionField)
+	return bytes.Contains(body, versionField)
 }
 
 // ownerOf is whose session one is. Those who are believed have each other's.
@@ -145,7 +159,8 @@ func (d *Door) own(id string, who access.Identity) {
 type reply struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	session func(id string) // hears of a session's id; nil: there is none
+	session func(id string)     // hears of a session's id; nil: there is none
+	ids     func([]byte) []byte // gives ids back as they came, in an event or message that is whole; nil: there are none
 
 	mu     sync.Mutex
 	wrote  bool
@@ -177,9 +192,16 @@ func (t *reply) Write(b []byte) (int, error) {
 		t.WriteHeader(http.StatusOK)
 	}
 	_ = t.control.SetWriteDeadline(time.Now().Add(writeLimit)) // not every writer has one
-	n, err := t.ResponseWriter.Write(b)
+	said := b
+	if t.ids != nil {
+		said = t.ids(b) // the SDK writes an event, or a message, at once
+	}
+	n, err := t.ResponseWriter.Write(said)
 	t.note(err)
-	return n, err
+	if err == nil {
+		n = len(b)
+	}
+	return min(n, len(b)), err
 }
 
 // FlushError is http.ResponseController's.

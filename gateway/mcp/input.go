@@ -16,20 +16,33 @@ import (
 // samplingKind is what a tool's request is called that wants a text from the client's model.
 const samplingKind = "sampling/createMessage"
 
-// atClient begins the name under which answers to a tool are recorded of a person of whom
-// nothing is known but that they sit at an agent's client.
+// atClient begins the name under which answers to a tool are recorded of whom nothing is
+// known but that they came from an agent's client. It is the client program's, which the
+// operator lets answer for people: nobody says that a person has seen the question.
 const atClient = "client:"
+
+// answerer is whose word an answer to a tool is that comes from the client; the zero
+// Principal where it is nobody's.
+func (c *calling) answerer() events.Principal {
+	cfg := c.door.cfg
+	switch who := c.person(); {
+	case cfg.Inbox:
+		return events.Principal{}
+	case who != "":
+		return events.Principal{ID: who, Kind: lifecycle.KindPerson}
+	case cfg.AskClients:
+		return events.Principal{ID: atClient + c.order.turn.Principal.ID, Kind: lifecycle.KindService}
+	}
+	return events.Principal{}
+}
 
 // input is the question that a call's tool asks before it can go on.
 func (c *calling) input(back *backend, v gateway.View) *question {
 	in := v.Turn.Call(0).Input
 	id := gateway.ApprovalID{Call: c.key.Call(0), Asking: in.Round, Input: true}
 	q := &question{id: id.String(), why: "its tool asks for something", until: in.Expires}
-	who := c.person()
-	if who == "" && !c.door.cfg.Inbox {
-		who = atClient + c.order.turn.Principal.ID
-	}
-	if who == "" {
+	by := c.answerer()
+	if by.ID == "" {
 		return q
 	}
 	prompt := make(sdk.InputRequestMap, len(in.Requests))
@@ -42,7 +55,7 @@ func (c *calling) input(back *backend, v gateway.View) *question {
 	}
 	q.prompt = prompt
 	q.take = func(ctx context.Context, said sdk.InputResponseMap) error {
-		a := gateway.Answering{By: events.Principal{ID: who, Kind: lifecycle.KindPerson}}
+		a := gateway.Answering{By: by}
 		for _, r := range in.Requests {
 			one, err := readInput(r, said[r.ID])
 			if err != nil {
@@ -65,11 +78,11 @@ func (c *calling) inputPrompt(r events.InputRequest) sdk.InputRequest {
 	case caps == nil || len(message) > maxPrompt:
 		return nil
 	case r.Kind == events.InputForm && c.forms():
-		return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: r.Schema}
+		return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(events.WholeJSON(r.Schema))}
 	case r.Kind == events.InputURL && caps.Elicitation != nil && caps.Elicitation.URL != nil:
 		return &sdk.ElicitParams{Mode: "url", Message: message, URL: r.URL, ElicitationID: r.ID}
 	case r.Kind == samplingKind:
-		return sampling(caps, r.Raw)
+		return sampling(caps, events.WholeJSON(r.Raw))
 	}
 	return nil
 }

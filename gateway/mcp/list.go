@@ -59,9 +59,9 @@ func (t Tool) annotations() *sdk.ToolAnnotations {
 func (t Tool) readonly() bool { return t.Tier == events.Readonly && !t.Varies }
 
 func (t Tool) told() *sdk.Tool {
-	out := &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema, Annotations: t.annotations()}
+	out := &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: json.RawMessage(events.WholeJSON(t.Schema)), Annotations: t.annotations()}
 	if len(t.Output) > 0 {
-		out.OutputSchema = t.Output
+		out.OutputSchema = json.RawMessage(events.WholeJSON(t.Output))
 	}
 	return out
 }
@@ -84,14 +84,15 @@ func (d *Door) chosen(name string) bool {
 	})
 }
 
-// middleware answers tools/list by itself, and looks whether a tool that is called has
-// come since the last look.
+// middleware answers tools/list by itself, reads either spelling of the tool that is called,
+// and looks whether it has come since the last look.
 func (d *Door) middleware(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		switch r := req.(type) {
 		case *sdk.ListToolsRequest:
 			return d.list(ctx, r)
 		case *sdk.CallToolRequest:
+			r.Params.Name = events.ToolName(r.Params.Name)
 			if _, known := d.tool(r.Params.Name); !known {
 				if _, err := d.refresh(ctx); err != nil {
 					return nil, err

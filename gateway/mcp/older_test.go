@@ -14,7 +14,7 @@ import (
 // lends its model.
 func TestSampling(t *testing.T) {
 	both(t, func(t *testing.T, revision string) {
-		w := newWorld(t, making{})
+		w := newWorld(t, making{door: asksClients})
 		o := &sdk.ClientOptions{CreateMessageHandler: func(_ context.Context, r *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
 			return &sdk.CreateMessageResult{Model: "m", Role: "assistant", Content: &sdk.TextContent{Text: "hello"}}, nil
 		}}

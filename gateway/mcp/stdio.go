@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -12,7 +13,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sluice-run/sluice/events"
-	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/policy/access"
 )
 
@@ -33,7 +33,9 @@ func (d *Door) Speak(ctx context.Context, s Streams) error {
 	if s.Trace == "" {
 		s.Trace = traceID("streams", d.cfg.NewID())
 	}
-	t := &streams{door: d, said: s, inner: &sdk.IOTransport{Reader: s.In, Writer: s.Out, MaxLineLength: gateway.MaxBody}}
+	out := &linesOut{to: s.Out, ids: d.ids}
+	in := &linesIn{from: s.In, read: bufio.NewReaderSize(s.In, 64<<10), ids: d.ids, back: out}
+	t := &streams{door: d, said: s, inner: &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: maxBody}}
 	ss, err := d.kept.Connect(ctx, t, nil)
 	if err != nil {
 		return err

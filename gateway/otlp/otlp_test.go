@@ -226,7 +226,12 @@ func TestWhatACollectorRefuses(t *testing.T) {
 				t.Errorf("%v", twice)
 			}
 			if bad.Code == codes.InvalidArgument {
-				c.Say(func(int, int) collector.Answer { return bad })
+				c.Say(func(_, spans int) collector.Answer {
+					if spans > 0 {
+						return bad
+					}
+					return collector.Answer{}
+				})
 				each := uint64(len(c.Spans()) / 5)
 				w.turns("two", 2)
 				poll(t, "they are given up", func() bool {
@@ -236,6 +241,39 @@ func TestWhatACollectorRefuses(t *testing.T) {
 				})
 			}
 			x.Stop()
+		}
+	}
+}
+
+// TestACollectorThatRefusesEverything loses nothing: what it is sent while the way to it
+// is wrong comes once that is mended.
+func TestACollectorThatRefusesEverything(t *testing.T) {
+	for _, protocol := range []string{ProtocolHTTP, ProtocolGRPC} {
+		w, c := newWorld(t), collector.New()
+		address := c.HTTP(t)
+		if protocol == ProtocolGRPC {
+			address = c.GRPC(t)
+		}
+		asked := make(chan struct{}, 1000)
+		c.Say(func(_, spans int) collector.Answer {
+			if spans == 0 {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+			}
+			return collector.Answer{Status: 400, Code: codes.InvalidArgument}
+		})
+		x := working(t, w.exporter(address, func(c *Config) { c.Target.Protocol = protocol }))
+		w.turns("one", 5)
+		for range 3 {
+			<-asked
+		}
+		c.Say(func(int, int) collector.Answer { return collector.Answer{} })
+		poll(t, "all spans", func() bool { return len(c.Named("turn")) == 5 })
+		x.Stop()
+		if n := x.counts.byEnd; n["given_up"] != 0 || len(repeated(c)) > 0 {
+			t.Errorf("%v", n)
 		}
 	}
 }

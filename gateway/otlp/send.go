@@ -36,7 +36,7 @@ const (
 var errStopped = errors.New("the exporter stops: what was not sent is sent by whoever comes next")
 
 // deliver sends spans until the collector has taken each of them, or has refused it by
-// itself. Whatever else is wrong with the collector passes, or somebody mends it: then
+// itself, and not everything else as well. Whatever else is wrong with the collector passes, or somebody mends it: then
 // the log still has what it lacks.
 func (x *Exporter) deliver(ctx context.Context, spans []*tracepb.Span) error {
 	for try, pause := 1, x.Pause; ; try, pause = try+1, min(2*pause, maxPause) {
@@ -49,7 +49,7 @@ func (x *Exporter) deliver(ctx context.Context, spans []*tracepb.Span) error {
 		if !errors.As(err, &f) || ctx.Err() != nil {
 			return err
 		}
-		if f.refused {
+		if f.refused && (len(spans) > 1 || x.sound(ctx)) {
 			return x.halve(ctx, spans, f)
 		}
 		x.counts.request("failed")
@@ -61,6 +61,14 @@ func (x *Exporter) deliver(ctx context.Context, spans []*tracepb.Span) error {
 			return errors.Join(ctx.Err(), errStopped)
 		}
 	}
+}
+
+// sound asks the collector to take a request without spans, which every collector does. One
+// that refuses that, too, refuses everything: it is not the spans, somebody has to mend it
+// or the way to it, and until then they are kept.
+func (x *Exporter) sound(ctx context.Context) bool {
+	_, _, err := x.sender.send(ctx, nil)
+	return err == nil
 }
 
 // taken notes what the collector said of a request that it took.
@@ -78,7 +86,7 @@ func (x *Exporter) taken(spans []*tracepb.Span, rejected int64, why string, try 
 }
 
 // halve sends the halves of what a collector does not take in one request. One span that
-// it does not take is given up.
+// a sound collector does not take is given up.
 func (x *Exporter) halve(ctx context.Context, spans []*tracepb.Span, f *failure) error {
 	x.counts.request("refused")
 	if len(spans) > 1 {

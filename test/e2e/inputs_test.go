@@ -30,9 +30,9 @@ func (p *place) answered(v view, n int) (count int) {
 }
 
 // says answers the only form of a call, and returns the status.
-func (a *api) says(v view, n int, action string, content any) int {
+func (a *api) says(v view, n, asking int, action string, content any) int {
 	a.t.Helper()
-	body := args{"principal": "ann", "action": action}
+	body := args{"principal": "ann", "asking": asking, "action": action}
 	if content != nil {
 		body["content"] = content
 	}
@@ -62,7 +62,7 @@ func TestToolsAskAcrossDeaths(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	n.until("asks", "t", "completed", "1")
-	if got := n.says(v, 0, "accept", args{"nom": "x"}); got != http.StatusUnprocessableEntity {
+	if got := n.says(v, 0, 1, "accept", args{"nom": "x"}); got != http.StatusUnprocessableEntity {
 		t.Errorf("an answer that does not fit: %d", got)
 	}
 	for i, action := range map[int]string{0: "accept", 2: "accept", 3: "accept", 4: "decline", 5: "accept"} {
@@ -70,7 +70,7 @@ func TestToolsAskAcrossDeaths(t *testing.T) {
 		if action != "accept" {
 			content = nil
 		}
-		if got := n.says(v, i, action, content); got != http.StatusOK {
+		if got := n.says(v, i, 1, action, content); got != http.StatusOK {
 			t.Errorf("call %d: %d", i, got)
 		}
 	}
@@ -82,7 +82,7 @@ func TestToolsAskAcrossDeaths(t *testing.T) {
 	n.until("asks", "t", "unknown", "2")
 	poll(t, "call 5 asks again", func() bool { return len(of(n.events("asks", "t"), "input_requested", "5")) == 2 })
 	n.post(v.path(6)+"/cancel", nil)
-	if got := n.says(v, 5, "accept", args{"name": "ann again"}); got != http.StatusOK {
+	if got := n.says(v, 5, 2, "accept", args{"name": "ann again"}); got != http.StatusOK {
 		t.Errorf("the second asking: %d", got)
 	}
 	askedAcrossDeaths(t, p, n)
@@ -147,7 +147,7 @@ func TestNobodyAnswersATool(t *testing.T) {
 	if p.answered(v, 0) != 0 || p.answered(w, 0) != 0 {
 		t.Errorf("%+v", p.effects())
 	}
-	if got := n.says(v, 0, "decline", nil); got != http.StatusConflict {
+	if got := n.says(v, 0, 1, "decline", nil); got != http.StatusConflict {
 		t.Errorf("an answer behind the end: %d", got)
 	}
 }
@@ -172,7 +172,7 @@ func TestAnswersUnderRandomDeaths(t *testing.T) {
 		}
 		c.node(i).inbox(trace, each)
 		for _, v := range turns {
-			if got := c.node(r.IntN(3)).says(v, 0, "accept", args{"name": "ann"}); got != http.StatusOK {
+			if got := c.node(r.IntN(3)).says(v, 0, 1, "accept", args{"name": "ann"}); got != http.StatusOK {
 				t.Errorf("%s/%s: %d", v.Trace, v.Turn, got)
 			}
 		}

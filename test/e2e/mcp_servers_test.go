@@ -252,7 +252,7 @@ func TestMCPInputIsAskedOfAPerson(t *testing.T) {
 	path := "/v1/turns/" + v.Trace + "/" + v.Turn + "/calls/0/answer"
 	n.kill() // nothing of it is in memory alone
 	n = p.serve("--mcp-servers", serversFile(t, "", map[string]any{"srv": srv.entry(t)}))
-	status, body := n.ask(http.MethodPost, path, map[string]any{"answers": []any{map[string]any{"id": "who", "action": "accept", "content": map[string]any{"name": "Ada"}}}})
+	status, body := n.ask(http.MethodPost, path, map[string]any{"asking": 1, "answers": []any{map[string]any{"id": "who", "action": "accept", "content": map[string]any{"name": "Ada"}}}})
 	if status != http.StatusOK {
 		t.Fatalf("%d: %s", status, body)
 	}

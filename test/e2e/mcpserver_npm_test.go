@@ -62,7 +62,7 @@ func rows(re *regexp.Regexp, text string) []string {
 func TestMCPConformance(t *testing.T) {
 	t.Parallel()
 	dir, node := npm.Install(t, conformance), npm.Node22(t)
-	n := newPlace(t).serve()
+	n := newPlace(t).serve("--mcp-ask-clients") // nobody sits at the suite
 	said := spoke(t, node, filepath.Join(dir, "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js"),
 		"server", "--url", n.HTTP+"/mcp", "--suite", "all")
 	doc, err := os.ReadFile("../../docs/mcp.md")

@@ -287,7 +287,7 @@ func TestRemoteLargeAndAsking(t *testing.T) {
 	}
 	b.submit(turn{Trace: "form", Turn: "t", CanAsk: true, Calls: one("formal", args{"name": "it"})})
 	b.until("form", "t", "input_requested", "0")
-	b.post("/v1/turns/form/t/calls/0/answer", args{"answers": []args{{"id": "sign", "action": "accept", "content": args{"by": "ann"}}}})
+	b.post("/v1/turns/form/t/calls/0/answer", args{"asking": 1, "answers": []args{{"id": "sign", "action": "accept", "content": args{"by": "ann"}}}})
 	v = b.end("form", "t")
 	v.Calls[0].is(t, "completed", "", "none")
 	if got := answers(t, v.Messages)[0].Content.Text; got != `asked it: accept {"by":"ann"}` {

@@ -194,7 +194,7 @@ var crafts = map[string]struct {
 	},
 	"python": {
 		"count_words", "countdown", "note", func(n int) args { return args{"text": strings.Repeat("w ", n)} }, func(n int) args { return args{"steps": n} },
-		`"words": 3`, pythonWorker,
+		`"words":3`, pythonWorker,
 	},
 	"node": {
 		"shout", "stir", "order", func(n int) args { return args{"text": strings.Repeat("w", n)} }, func(n int) args { return args{"rounds": n} }, "WWW", nodeWorker,
@@ -224,37 +224,11 @@ func pythonWorker(t *testing.T, url, file string) *process {
 	return shown(t, launch(t, nil, false, "/usr/bin/env", "PYTHONDONTWRITEBYTECODE=1", "python3", path, url, file))
 }
 
-// nodeWorker starts the example that is written for Node.js, from a copy beside the
-// library that it needs.
+// nodeWorker starts the example that is written for Node.js, as somebody would who has
+// called npm install.
 func nodeWorker(t *testing.T, url, file string) *process {
 	t.Helper()
-	const from = "../../examples/worker-node"
-	var pkg struct{ Dependencies map[string]string }
-	text, err := os.ReadFile(filepath.Join(from, "package.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &pkg)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []string
-	for name, version := range pkg.Dependencies {
-		list = append(list, name+"@"+version)
-	}
-	modules := npm.Install(t, list...)
-	dir := t.TempDir()
-	for _, name := range []string{"package.json", "worker.js", "sluice-worker.js"} {
-		body, err := os.ReadFile(filepath.Join(from, name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), body, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Symlink(filepath.Join(modules, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	dir := npm.Place(t, "../../examples/worker-node", nil)
 	return shown(t, launch(t, nil, false, npm.Node(t), filepath.Join(dir, "worker.js"), url, file))
 }
 

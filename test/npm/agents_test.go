@@ -218,6 +218,7 @@ func outlive(t *testing.T, a agent, how string) {
 	wait := h.begin(t, a, m, "outlive", args...)
 	turn := func(n int) events.TurnKey { return events.TurnKey{Trace: "outlive", Turn: fmt.Sprintf("t%d", n)} }
 
+	h.until("it is charged", turn(1), 0, func(c client.CallState) bool { return c.State == "completed" })
 	h.until("a person is asked", turn(1), 1, func(c client.CallState) bool { return c.State == "asking" })
 	h.kill()
 	h.start()

@@ -36,7 +36,7 @@ func run(m *testing.M) int {
 	if err == nil {
 		bin = dir
 		defer os.RemoveAll(dir)
-		err = build("node", "../../cmd/node", "agent", "../../examples/go")
+		err = build("sluice-node", "../../cmd/node", "agent", "../../examples/go")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -137,7 +137,7 @@ func newHouse(t *testing.T) *house {
 // start starts the node, and returns once it is ready.
 func (h *house) start() {
 	h.t.Helper()
-	cmd := exec.Command(filepath.Join(bin, "node"), "serve", "--json", "--data", filepath.Join(h.dir, "data"), "--workspace", h.work,
+	cmd := exec.Command(filepath.Join(bin, "sluice-node"), "serve", "--json", "--data", filepath.Join(h.dir, "data"), "--workspace", h.work,
 		"--ledger", h.books, "--fixtures", "--http", strings.TrimPrefix(h.url, "http://"), "--listen-nats", "none")
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = clean(), &h.log, attributes()
 	out, err := cmd.StdoutPipe()

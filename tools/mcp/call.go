@@ -105,6 +105,9 @@ func (x *session) call(ctx, outer context.Context, in tools.Invocation, d defini
 	if err != nil {
 		return events.Result{}, false, err
 	}
+	if x.proc != nil {
+		x.proc.called.Store(true)
+	}
 	callers, began := ctx, time.Now()
 	f := &flight{token: x.token(), trace: in.Traceparent, progress: progressOf(in)}
 	params.SetProgressToken(f.token)
@@ -230,7 +233,7 @@ func (x *session) broken(ctx, outer context.Context, sent bool, err error) error
 		if why := context.Cause(x.ctx); why != nil {
 			err = why
 		}
-		e.Message = clip(fmt.Sprintf("the connection to server %s ended before it answered: %s", x.server.Name, events.Visible(err.Error())), maxMessage)
+		e.Message = clip(fmt.Sprintf("the connection to server %s ended before it answered: %s", x.server.Name, forCallers(err)), maxMessage)
 		x.suspect()
 	}
 	return e
@@ -271,6 +274,8 @@ func (x *session) refused(err error) error {
 		e.Effects = events.EffectsNone
 	case w.Code == mcp.CodeURLElicitationRequired && x.revision() < newRevision:
 		return visits(w, e)
+	case w.Code == codeUnreadable:
+		e.Message = fmt.Sprintf("%s (server %s)", w.Message, x.server.Name)
 	case w.Code == codeTooLarge:
 		e.Code, e.Effects = events.TooLarge, events.EffectsDone
 	case w.Code == codeNoResponse:

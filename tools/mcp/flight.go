@@ -23,8 +23,9 @@ type flight struct {
 	progress func(json.RawMessage) // the parameters of one progress; quick
 
 	mu     sync.Mutex
-	sent   bool // at least some of it has left this process
-	over   bool // nobody waits any more
+	id     *int64 // over HTTP, once it is known
+	sent   bool   // at least some of it has left this process
+	over   bool   // nobody waits any more
 	answer *jsonrpc.Response
 	late   func(*jsonrpc.Response)
 }
@@ -41,6 +42,20 @@ func (f *flight) with(ctx context.Context) context.Context {
 func flightOf(ctx context.Context) *flight {
 	f, _ := ctx.Value(flightKey{}).(*flight)
 	return f
+}
+
+// asks notes the request's id.
+func (f *flight) asks(id int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.id = &id
+}
+
+// answeredBy says whether r has the request's id.
+func (f *flight) answeredBy(r *jsonrpc.Response) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id != nil && r.ID == idOf(*f.id)
 }
 
 func (f *flight) leaves() {

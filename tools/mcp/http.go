@@ -118,6 +118,9 @@ func reads(req *http.Request) (a asked) {
 		a.id, a.method = head.ID, head.Method
 	}
 	a.answers = req.Method == http.MethodPost && a.method == ""
+	if a.id != nil && f != nil {
+		f.asks(*a.id)
+	}
 	if a.id == nil { // a notification, sent with the context of the request that it is about
 		a.f, a.wanted = &flight{}, false
 	}
@@ -176,7 +179,7 @@ func (r *released) Close() error {
 // answered is what the SDK is to see of an answer.
 func (w *wire) answered(req *http.Request, resp *http.Response, a asked) *http.Response {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	gone := resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != ""
+	gone := resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" && (a.id == nil || !w.sessionLives(req))
 	switch {
 	case gone:
 		a.f.returns()
@@ -192,6 +195,28 @@ func (w *wire) answered(req *http.Request, resp *http.Response, a asked) *http.R
 		return plain(req, http.StatusAccepted, "")
 	}
 	return resp
+}
+
+// sessionLives asks, after a request was answered 404, whether it is the session that is
+// not there: servers say the same of a tool or a resource, and all other calls live in
+// that session. The protocol has a sign of life for it, which says 404 only to the former.
+func (w *wire) sessionLives(req *http.Request) bool {
+	ctx, stop := context.WithTimeout(req.Context(), handshakeWait)
+	defer stop()
+	ask := req.Clone(ctx)
+	const ping = `{"jsonrpc":"2.0","id":"` + ownEvent + `ping","method":"ping"}`
+	ask.Body, ask.GetBody, ask.ContentLength = io.NopCloser(strings.NewReader(ping)), nil, int64(len(ping))
+	for name := range ask.Header { // what was said of the request itself
+		if strings.HasPrefix(name, "Mcp-") && name != "Mcp-Session-Id" && name != "Mcp-Protocol-Version" {
+			ask.Header.Del(name)
+		}
+	}
+	resp, err := w.base.RoundTrip(ask)
+	if err != nil {
+		return true // nobody knows: the looks at the connection will tell
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode != http.StatusNotFound
 }
 
 // plain is an answer of ours in the server's place.
@@ -236,16 +261,22 @@ func (w *wire) whole(req *http.Request, resp *http.Response, a asked, media stri
 
 // read is the message in a body, or one that says why there is none.
 func (w *wire) read(resp *http.Response, a asked, media string, body []byte) jsonrpc.Message {
-	msg, err := jsonrpc.DecodeMessage(bytes.TrimSpace(body))
-	r, isAnswer := msg.(*jsonrpc.Response)
-	if err == nil && isAnswer && (resp.StatusCode == http.StatusOK || r.Error != nil) {
-		r.ID = failing(*a.id, 0, "").ID // there is one answer to a request, whatever id it bears
-		return r
+	body = bytes.TrimSpace(body)
+	if resp.StatusCode != http.StatusOK {
+		msg, err := decode(body)
+		if r, isAnswer := msg.(*jsonrpc.Response); err == nil && isAnswer && r.Error != nil && r.ID == idOf(*a.id) {
+			return r
+		}
+		return refusal(*a.id, resp)
 	}
-	if resp.StatusCode == http.StatusOK {
-		return failing(*a.id, codeNoResponse, fmt.Sprintf("the server's answer is no message (%s)", shown(cmp.Or(media, "no type"))))
+	msg, err := decodeFor(*a.id, body)
+	switch {
+	case err == nil:
+		return msg
+	case errors.Is(err, errOthers):
+		return failing(*a.id, codeNoResponse, err.Error())
 	}
-	return refusal(*a.id, resp)
+	return failing(*a.id, codeNoResponse, fmt.Sprintf("the server's answer is no message (%s)", shown(cmp.Or(media, "no type"))))
 }
 
 // codeStatus is ours: the server answered with a status of HTTP, and no message.

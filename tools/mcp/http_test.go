@@ -208,6 +208,34 @@ func TestHTTPServerThatForgetsItsSession(t *testing.T) {
 	}
 }
 
+// A server that answers 404 to one call, and not to a sign of life, speaks of that call:
+// the session stays, and the calls in it.
+func TestHTTPNotFoundIsOneCalls(t *testing.T) {
+	var calls atomic.Int64
+	w, _ := over(t, mcptest.Options{Revision: mcptest.Old}, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if strings.Contains(mcptest.Peek(r), `"charge"`) {
+				calls.Add(1)
+				http.Error(rw, `{"error":"session gone"}`, http.StatusNotFound)
+				return
+			}
+			h.ServeHTTP(rw, r)
+		})
+	}, tierOf(events.Irreversible))
+	beside := make(chan tools.Report, 1)
+	go func() { beside <- w.call("sleep", `{"ms":500}`) }()
+	until(t, "the call beside it is there", func() bool { return w.noted("call ") == 1 })
+	for range 3 {
+		r := w.call("charge", `{}`)
+		if r.Class != events.ClassTool || r.Effects != events.EffectsNone || !strings.Contains(r.Result.Error.Message, "404") {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := <-beside; r.Class != events.ClassOK || calls.Load() != 3 || w.noted("initialize") != 1 {
+		t.Errorf("%d calls, %d sessions: %+v", calls.Load(), w.noted("initialize"), r)
+	}
+}
+
 // A stream of notifications that has ended is made up for by asking.
 func TestHTTPServerWithoutNotifications(t *testing.T) {
 	for what, status := range map[string]int{"refused": http.StatusMethodNotAllowed, "none": http.StatusNotFound, "broken": http.StatusInternalServerError} {

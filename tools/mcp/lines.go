@@ -183,8 +183,8 @@ func (l *lines) next() (jsonrpc.Message, error) {
 		case len(bytes.TrimSpace(line)) == 0:
 			continue
 		default:
-			if msgs := messages(line); msgs != nil {
-				l.queue = msgs
+			var ok bool
+			if l.queue, ok = messages(line); ok {
 				continue
 			}
 		}
@@ -214,24 +214,26 @@ func (l *lines) line() (line []byte, dropped int, err error) {
 	}
 }
 
-// messages are those of a line; nil where it is none.
-func messages(line []byte) []jsonrpc.Message {
+// messages are those of a line. ok says that all of it was read; what was not has errors
+// in its place, for the requests that it answers.
+func messages(line []byte) (out []jsonrpc.Message, ok bool) {
 	line = bytes.TrimSpace(line)
 	parts := []json.RawMessage{line}
 	if line[0] == '[' {
 		if json.Unmarshal(line, &parts) != nil || len(parts) > maxBatch {
-			return nil
+			return unreadable(line), false
 		}
 	}
-	var out []jsonrpc.Message
+	ok = len(parts) > 0
 	for _, p := range parts {
-		msg, err := jsonrpc.DecodeMessage(p)
+		msg, err := decode(p)
 		if err != nil {
-			return nil
+			out, ok = append(out, unreadable(p)...), false
+			continue
 		}
 		out = append(out, msg)
 	}
-	return out
+	return out, ok
 }
 
 var (
@@ -258,8 +260,7 @@ func tooLong(ends []byte, size int) jsonrpc.Message {
 
 // failing is an answer of ours in the server's place.
 func failing(id int64, code int64, why string) *jsonrpc.Response {
-	at, _ := jsonrpc.MakeID(float64(id)) // a number is one
-	return &jsonrpc.Response{ID: at, Error: &jsonrpc.Error{Code: code, Message: why}}
+	return &jsonrpc.Response{ID: idOf(id), Error: &jsonrpc.Error{Code: code, Message: why}}
 }
 
 // noMessage passes over a line that is no message, up to a bound.

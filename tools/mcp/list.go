@@ -21,7 +21,8 @@ type definition struct {
 	Annotations  *hints          `json:"annotations,omitempty"`
 	Execution    *execution      `json:"execution,omitempty"`
 
-	raw json.RawMessage
+	raw   json.RawMessage
+	loose error // why its output schema does not count
 }
 
 // execution says how a tool wants to be called.
@@ -111,7 +112,7 @@ func (s *session) page(ctx context.Context, cursor string) (p page, err error) {
 // take adds one tool, or says why it cannot be used.
 func (l *listing) take(raw json.RawMessage, seen, kept map[string]bool) {
 	d := definition{raw: raw}
-	if err := json.Unmarshal(raw, &d); err != nil || d.Name == "" {
+	if err := json.Unmarshal(objects(raw, "annotations", "execution"), &d); err != nil || d.Name == "" {
 		l.bad = append(l.bad, fmt.Errorf("a tool that is none: %s", clip(shown(string(raw)), 120)))
 		return
 	}

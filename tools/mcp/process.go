@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-run/sluice/tools"
@@ -38,6 +39,7 @@ type process struct {
 	out    *os.File // its standard output
 	errs   *os.File // its standard errors
 	said   *tools.Capture
+	called atomic.Bool // it has been sent a call: what it says may be of anybody's secrets
 	wg     sync.WaitGroup
 }
 
@@ -70,7 +72,7 @@ func startProcess(ctx context.Context, s Server, c Config) (*process, error) {
 		_ = ends[theirs].Close()
 	}
 	p := &process{family: f, in: ends[1], out: ends[2], errs: ends[4], said: tools.NewCapture(maxSaid, tools.KeepTail)}
-	p.wg.Go(func() { p.listen(c.Log.With("server", s.Name)) })
+	p.wg.Go(func() { p.listen(ctx, c.Log.With("server", s.Name)) })
 	return p, nil
 }
 
@@ -169,8 +171,9 @@ const (
 )
 
 // listen logs what the server writes to its standard errors, in bounds, until nothing
-// holds that pipe any more.
-func (p *process) listen(log *slog.Logger) {
+// holds that pipe any more: at debug once it has been called. Servers write down what they
+// are asked, and which of it is a secret only its caller has said.
+func (p *process) listen(ctx context.Context, log *slog.Logger) {
 	buf := make([]byte, 8<<10)
 	var line []byte
 	said, since, dropped := 0, time.Now(), 0
@@ -187,7 +190,7 @@ func (p *process) listen(log *slog.Logger) {
 		case text == "":
 		case said < logBurst:
 			said++
-			log.Info("an MCP server says", "line", shownLine(text))
+			log.Log(ctx, p.level(), "an MCP server says", "line", shownLine(text))
 		default:
 			dropped++
 		}
@@ -209,8 +212,20 @@ func (p *process) listen(log *slog.Logger) {
 	}
 }
 
-// last is the end of what the server wrote to its standard errors, for people.
+// level is that of what the server says now.
+func (p *process) level() slog.Level {
+	if p.called.Load() {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// last is the end of what the server wrote to its standard errors, for its operator; ""
+// once it has been called: see listen.
 func (p *process) last() string {
+	if p.called.Load() {
+		return ""
+	}
 	text := strings.TrimSpace(p.said.Text())
 	if i := strings.LastIndexByte(text, '\n'); i >= 0 {
 		text = text[i+1:]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -209,6 +210,7 @@ func (s *server) provide(l listing) {
 	refused := s.cfg.Provide(source(s.spec.Name), list)
 	s.mu.Lock()
 	before := append(slices.Clone(s.bad), each(s.refused)...)
+	offers = slices.DeleteFunc(offers, func(o Offer) bool { return refuses(refused, o.Name) })
 	s.tools, s.bad, s.refused, s.known = offers, bad, refused, true
 	s.mu.Unlock()
 	for _, err := range slices.Concat(bad, each(refused)) {
@@ -216,6 +218,18 @@ func (s *server) provide(l listing) {
 			s.log.Warn("a tool of an MCP server is not there", "err", err)
 		}
 	}
+}
+
+// refuses says whether the registry's error is about a tool, too: each begins with a name.
+func refuses(err error, tool string) bool {
+	for _, e := range each(err) {
+		about, _ := strings.CutPrefix(e.Error(), tools.ErrTool.Error()+": ")
+		about, _, _ = strings.Cut(about+" ", " ")
+		if strings.Trim(about, `":`) == tool {
+			return true
+		}
+	}
+	return false
 }
 
 func told(before []error, err error) bool {
@@ -287,7 +301,7 @@ func (s *server) reach(ctx context.Context) (*session, time.Duration, error) {
 		case state == Stopped:
 			return nil, 0, fmt.Errorf("server %s: %w: it was taken out of the file of servers", s.spec.Name, errDown)
 		case state == Down && again > soon:
-			return nil, again, fmt.Errorf("server %s %w: %w", s.spec.Name, errDown, why)
+			return nil, again, fmt.Errorf("server %s %w: %s", s.spec.Name, errDown, forCallers(why))
 		}
 		select {
 		case <-turn:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools/shell/family"
 )
 
@@ -70,7 +72,9 @@ func open(ctx, own context.Context, s Server, c Config, older bool) (_ *session,
 		want.ProtocolVersion = oldRevision
 	}
 	if x.cs, err = x.client(c).Connect(ctx, transport, want); err != nil {
-		err = x.explain(ctx, err)
+		if ended := errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF); ended || ctx.Err() != nil {
+			err = x.explain(ctx, err)
+		} // else it is there, and says what is of no use: its end is then our doing
 		x.end(err)
 		return nil, err
 	}
@@ -231,9 +235,28 @@ func (s *session) explain(ctx context.Context, err error) error {
 		err = errors.New("it closed its standard output")
 	}
 	if last := s.proc.last(); last != "" {
-		err = fmt.Errorf("%w; it said: %s", err, last)
+		err = &ended{why: err, said: last}
 	}
 	return err
+}
+
+// ended is why a process is not there any more, and what it said last, before it was ever
+// called. That is for the operator alone.
+type ended struct {
+	why  error
+	said string
+}
+
+func (e *ended) Error() string { return e.why.Error() + "; it said: " + e.said }
+
+func (e *ended) Unwrap() error { return e.why }
+
+// forCallers is err in words for whoever has called a tool.
+func forCallers(err error) string {
+	if e, ok := errors.AsType[*ended](err); ok {
+		return events.Visible(e.why.Error()) + "; the node's log has what it said"
+	}
+	return events.Visible(err.Error())
 }
 
 // exitWait is how long the end of a process may stand behind that of its output.

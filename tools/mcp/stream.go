@@ -149,22 +149,30 @@ func (s *eventStream) put(msg jsonrpc.Message) {
 	s.out.WriteByte('\n')
 }
 
+// decode is one message: of the request's own stream, its answer or what comes before.
+func (s *eventStream) decode(data []byte) (jsonrpc.Message, error) {
+	if s.asked.id == nil {
+		return decode(data)
+	}
+	return decodeFor(*s.asked.id, data)
+}
+
 // message is what the SDK is to see of a message; nil: nothing.
 func (s *eventStream) message(data []byte) jsonrpc.Message {
-	msg, err := jsonrpc.DecodeMessage(data)
+	msg, err := s.decode(data)
 	if err != nil {
-		s.wire.log.Warn("an MCP server sent an event that is no message", "bytes", len(data))
+		s.wire.log.Warn("an MCP server sent an event that is no message for this request", "bytes", len(data), "err", err)
 		return nil
 	}
 	var f *flight
 	if r, ok := msg.(*jsonrpc.Response); ok {
-		if s.asked.wanted || s.asked.id != nil {
-			f = s.asked.f
+		switch {
+		case s.asked.id != nil || s.asked.wanted && s.asked.f.answeredBy(r):
+			f, s.settled = s.asked.f, true
+		case s.asked.wanted: // taken up again, and this answers another request
+			s.wire.log.Warn("an MCP server sent an answer where another one is waited for")
+			return nil
 		}
-		if s.asked.id != nil {
-			r.ID = failing(*s.asked.id, 0, "").ID
-		}
-		s.settled = true
 	}
 	seen, err := s.wire.tap.incoming(msg, f)
 	if err != nil {

@@ -67,11 +67,7 @@ func (s *server) made(l listing) (list []tools.Tool, offers []Offer, bad []error
 		if !s.spec.allows(d.Name) {
 			continue
 		}
-		d, err := d.tidy()
-		if err != nil {
-			bad = append(bad, fmt.Errorf("%s: %w", shown(d.Name), err))
-			continue
-		}
+		d = d.tidy()
 		t := s.tool(d)
 		if own, is := taken[t.Name]; is {
 			bad = append(bad, fmt.Errorf("%s: its name here would be %s, which is that of %s", shown(d.Name), t.Name, shown(own)))
@@ -79,28 +75,33 @@ func (s *server) made(l listing) (list []tools.Tool, offers []Offer, bad []error
 		}
 		taken[t.Name] = d.Name
 		_, why := s.spec.tierOf(d.Name, d.Annotations)
+		if d.loose != nil {
+			why += "; its output schema does not count: " + clip(events.Visible(d.loose.Error()), 300)
+		}
 		list = append(list, t)
 		offers = append(offers, Offer{Name: t.Name, Own: events.Visible(d.Name), Tier: t.Tier, Why: why, Version: t.Version})
 	}
 	return list, offers, bad
 }
 
-// tidy is a definition whose schemas can be used, or an error.
-func (d definition) tidy() (definition, error) {
+// tidy is a definition whose schemas can be used as far as they can be mended. An output
+// schema that cannot takes away no tool: what it answers is then not held to it.
+func (d definition) tidy() definition {
+	d.InputSchema = mended(d.InputSchema)
 	var top map[string]json.RawMessage
 	if json.Unmarshal(d.InputSchema, &top) == nil && top != nil && top["type"] == nil {
 		// Arguments are an object in any case: some servers do not say so.
 		d.InputSchema = append([]byte(`{"type":"object"`+comma(len(top) > 0)), bytes.TrimSpace(d.InputSchema)[1:]...)
 	}
-	if bytes.Equal(bytes.TrimSpace(d.OutputSchema), []byte("null")) {
+	if noSchema(bytes.TrimSpace(d.OutputSchema)) {
 		d.OutputSchema = nil
+		return d
 	}
-	if len(d.OutputSchema) > 0 {
-		if err := tools.CheckSchema(d.OutputSchema); err != nil {
-			return d, fmt.Errorf("its output schema: %w", err)
-		}
+	d.OutputSchema = mended(d.OutputSchema)
+	if err := tools.CheckSchema(d.OutputSchema); err != nil {
+		d.OutputSchema, d.loose = nil, err
 	}
-	return d, nil
+	return d
 }
 
 func comma(is bool) string {

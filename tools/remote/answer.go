@@ -86,7 +86,10 @@ func (c *chat) read(s bus.Said) (a wire.Answer, ended bool, broken *tools.Error)
 	if c.heard += len(s.Body); c.heard > maxHeard {
 		return a, false, nonsense("it has said more than %d bytes of one attempt", maxHeard)
 	}
-	if err := json.Unmarshal(s.Body, &a); err != nil || a.ID != c.id {
+	if err := json.Unmarshal(events.WholeJSON(s.Body), &a); err != nil {
+		return a, false, nonsense("it has said what is no message of it: %v", err)
+	}
+	if a.ID != c.id {
 		return a, false, nil // of no attempt that is known here
 	}
 	c.alive()
@@ -99,7 +102,7 @@ func (c *chat) read(s bus.Said) (a wire.Answer, ended bool, broken *tools.Error)
 			return a, false, nil
 		}
 		a = wire.Answer{}
-		if err := json.Unmarshal(whole, &a); err != nil {
+		if err := json.Unmarshal(events.WholeJSON(whole), &a); err != nil {
 			return a, false, nonsense("its answer in parts is no JSON object: %v", err)
 		}
 	}

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -72,6 +73,54 @@ func TestEveryEndIsTranslated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWhatIsNoMessage: a worker that says what cannot be read has not died, and is not
+// waited for.
+func TestWhatIsNoMessage(t *testing.T) {
+	for _, says := range []string{
+		`{"v":1,"type":"result","id":%q,"worker":"w.a","seq":1,"result":{"text":"x","data":{"n":NaN}}}`, `{"v":1,"type":"result","id":%q`, `oops %s`,
+	} {
+		staged(t, declared, func(s *stage) {
+			s.sit("a", sayingRaw(says), "saw").here("saw", definition(events.Irreversible))
+			is(t, s.call(s.t.Context(), "saw", tools.Options{}), events.ClassUnavailable, events.EffectsPossible, "what is no message")
+		})
+	}
+}
+
+// sayingRaw is a worker that ends each attempt with a text as it is, its id in it.
+func sayingRaw(says string) func(h *hand, heard bus.Heard, m map[string]any) {
+	return func(h *hand, heard bus.Heard, m map[string]any) {
+		switch m["type"] {
+		case wire.TypeOffer:
+			h.accept(heard)
+		case wire.TypeGo:
+			if err := h.seat.Answer(heard.Reply, []byte(fmt.Sprintf(says, m["id"]))); err != nil {
+				h.t.Error(err)
+			}
+		}
+	}
+}
+
+// TestHalvesOfPairs become U+FFFD where a worker's answer comes in, in data and in what it
+// asks.
+func TestHalvesOfPairs(t *testing.T) {
+	staged(t, declared, func(s *stage) {
+		s.sit("a", sayingRaw(`{"v":1,"type":"result","id":%q,"worker":"w.a","seq":1,"result":{"text":"a\ud800","data":{"k\udc00":"\ud83d","n":1e400},"undo":["\ud800"]}}`), "saw").
+			here("saw", definition(events.Irreversible))
+		r := s.call(s.t.Context(), "saw", tools.Options{})
+		if got := r.Result; got.Text.Text != "a\uFFFD" || string(got.Data) != `{"k\ufffd":"\ufffd","n":1e400}` || string(got.Undo) != `["\ufffd"]` {
+			t.Errorf("%+v", got)
+		}
+	})
+	staged(t, declared, func(s *stage) {
+		s.sit("a", sayingRaw(`{"v":1,"type":"ask","id":%q,"worker":"w.a","seq":1,"asks":[{"id":"q","kind":"form","message":"m","schema":{"type":"object","properties":{"a\ud800":{"type":"string"}}}}]}`), "saw").
+			here("saw", definition(events.Irreversible))
+		r := s.call(s.t.Context(), "saw", tools.Options{})
+		if r.Input == nil || string(r.Input.Requests[0].Schema) != `{"type":"object","properties":{"a\ufffd":{"type":"string"}}}` {
+			t.Errorf("%+v: %+v", r, r.Input)
+		}
+	})
 }
 
 // TestNobodyTakesIt: what no worker has begun had no effect, whatever its tier.

@@ -49,7 +49,7 @@ var rules = map[string]rule{
 	"Principal.ID": ruleKeep, "Principal.Kind": ruleKeep, "Principal.Parents": ruleKeep,
 	"Preview.Failed": ruleText, "Preview.Kind": ruleKeep, "Preview.Note": ruleText,
 	"Progress.Text": ruleText,
-	"RawCall.Args":  ruleArgs, "RawCall.Extra": ruleText, "RawCall.Key": ruleText, "RawCall.ProviderID": ruleKeep, "RawCall.Tool": ruleKeep,
+	"RawCall.Args":  ruleArgs, "RawCall.Extra": ruleText, "RawCall.Key": ruleText, "RawCall.ProviderID": ruleKeep, "RawCall.Said": ruleKeep, "RawCall.Tool": ruleKeep,
 	"Recovered.Action": ruleKeep, "Recovered.LastStage": ruleKeep, "Recovered.Reason": ruleKeep, // a sentence of the tiers
 	"Refusal.Code": ruleKeep, "Refusal.Reason": ruleText,
 	"Requested.Args": ruleArgs, "Requested.Hash": ruleHash, "Requested.ProviderID": ruleKeep, "Requested.Tool": ruleKeep,

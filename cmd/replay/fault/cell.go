@@ -60,8 +60,9 @@ type cell struct {
 }
 
 func newCell(s *Script, system *actors.System, names func() string, strikes ...*strike) *cell {
-	c := &cell{s: s, strikes: strikes, system: system, names: names, bench: &bench{s: s, asked: make(map[*callScript]int), shut: make(map[*callScript]bool)}}
+	c := &cell{s: s, strikes: strikes, system: system, names: names, bench: &bench{s: s, asked: make(map[*callScript]int)}}
 	c.ledger.c = c
+	c.bench.tried = func(call int) int { return c.count(call, events.KindRetrying) }
 	c.acts = slices.Clone(s.acts)
 	c.approval = lifecycle.DefaultApproval
 	for _, k := range s.calls {

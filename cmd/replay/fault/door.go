@@ -84,7 +84,7 @@ func (c *cell) follow() {
 // isDue says whether what came before an act has happened: its anchor, or the end of the
 // call that would have had it, and the ends of the calls that had ended by then.
 func (c *cell) isDue(a act) bool {
-	if c.count(a.of, a.after) < a.nth && (a.do == doOpen || a.do == doLimit || !c.ended(a.of)) || c.silent(a) {
+	if c.count(a.of, a.after) < a.nth && (a.do == doOpen || !c.ended(a.of)) || c.silent(a) {
 		return false
 	}
 	return !slices.ContainsFunc(a.ended, func(call int) bool { return !c.ended(call) })
@@ -97,8 +97,6 @@ func (c *cell) do(a act) {
 		c.breaker(a.call, lifecycle.Breaker{Failures: lifecycle.BreakerFailures, OpenedAt: c.stamp()})
 	case doClose:
 		c.breaker(a.call, lifecycle.Breaker{})
-	case doLimit:
-		c.bench.shut[c.s.calls[a.call]] = true
 	default:
 		c.say(a.cmd)
 	}

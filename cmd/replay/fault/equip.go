@@ -151,7 +151,7 @@ func (s *Script) keyOf(k *callScript) string {
 type bench struct {
 	s     *Script
 	asked map[*callScript]int
-	shut  map[*callScript]bool // a limit lets no further attempt through
+	tried func(call int) int // how many attempts of a call were to be followed by another
 }
 
 // Authorize is policy.Authorizer's.
@@ -167,7 +167,7 @@ func (b *bench) Authorize(r policy.Request) policy.Verdict {
 	}
 	b.asked[k]++
 	switch d := k.denied; {
-	case b.shut[k]:
+	case k.limited != "" && b.tried(k.offset) >= k.behind:
 		v.Decision, v.Code, v.Reason = policy.Deny, events.RateLimited, k.limited
 	case d != nil && k.refused() && (!k.late || b.asked[k] > 1):
 		v.Decision, v.Code, v.Reason, v.Path, v.Policies = policy.Deny, d.Code, d.Reason, d.Path, d.Policies

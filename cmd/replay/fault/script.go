@@ -59,6 +59,7 @@ type callScript struct {
 	heard    int                       // how often a person answered it
 	denied   *events.Denied
 	limited  string // why a limit did not let a further attempt through; "": none did
+	behind   int    // with limited: behind so many attempts
 	late     bool   // it was denied as it was about to start
 	reuses   *events.Deduplicated
 	safe     bool
@@ -98,7 +99,6 @@ const (
 	doCancel  actOf = "cancel"
 	doOpen    actOf = "open"  // the tool's breaker had opened
 	doClose   actOf = "close" // and does not matter any more
-	doLimit   actOf = "limit" // a limit has no room for a further attempt
 )
 
 // act is what somebody outside did, once something had happened.
@@ -289,8 +289,7 @@ func (s *Script) refusedAgain(k *callScript, e events.Event) {
 		return
 	}
 	if _, why, found := strings.Cut(f.Result.Error.Message, lifecycle.NotLetThrough); found && f.Result.Error.Code == events.RateLimited {
-		k.limited, s.recheck = why, true
-		s.acts = append(s.acts, act{do: doLimit, call: k.offset, after: events.KindRetrying, of: k.offset, nth: n})
+		k.limited, k.behind, s.recheck = why, n, true
 		return
 	}
 	if f.Result.Error.Code != events.CircuitOpen {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // Peek is the body of a request, which stays to be read.
@@ -47,12 +48,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, &m)
 }
 
+// verbatim is the data of an event as it is.
+type verbatim string
+
 // stream answers with events: those of a request, or what is told unasked.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, m *message) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	out, done := make(chan []byte, 1000), make(chan struct{})
 	put := func(v any) {
 		data, err := json.Marshal(v)
+		if text, is := v.(verbatim); is {
+			data, err = []byte(strings.TrimSpace(string(text))), nil
+		}
 		if err != nil {
 			return
 		}
@@ -76,7 +83,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, m *message) {
 			defer close(ended)
 			ctx, stop := s.begins(r.Context(), *m)
 			defer stop()
-			s.handle(ctx, *m, put, func(string) {})
+			s.handle(ctx, *m, put, func(text string) { put(verbatim(text)) })
 		}()
 	}
 	f, _ := w.(http.Flusher)

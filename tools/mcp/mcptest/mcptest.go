@@ -39,6 +39,7 @@ type Options struct {
 	Extra    []string `json:"extra,omitempty"`    // definitions of more tools, as JSON
 	Beat     string   `json:"beat,omitempty"`     // a file that a child of the server, which never ends by itself, adds a line to every 10 ms
 	Mute     bool     `json:"mute,omitempty"`     // it does not answer what it does not know
+	Caps     string   `json:"caps,omitempty"`     // its capabilities, as JSON
 	Toolless bool     `json:"toolless,omitempty"` // it has no tools at all, and knows no request for them
 }
 
@@ -226,7 +227,10 @@ func (s *Server) handle(ctx context.Context, m message, put func(any), raw func(
 		put(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": e})
 	}
 	info := map[string]any{"name": "mcptest", "version": "1"}
-	caps := map[string]any{"tools": map[string]any{"listChanged": true}}
+	var caps any = map[string]any{"tools": map[string]any{"listChanged": true}}
+	if s.o.Caps != "" {
+		caps = json.RawMessage(s.o.Caps)
+	}
 	if s.o.Toolless {
 		caps = map[string]any{"prompts": map[string]any{}}
 	}

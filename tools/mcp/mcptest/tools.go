@@ -70,6 +70,11 @@ var all = []tool{
 		c.raw("npm warn something\n{\"half\":\n\x1b[31mred\x1b[0m\n\n[]\n42\n")
 		c.text("clean")
 	}},
+	{"verbatim", `{"type":"object","properties":{"message":{"type":"string","description":"its whole answer; ID stands for the request's"}}}`, "", "", func(c *running) {
+		var text string
+		_ = json.Unmarshal(c.arg("message"), &text)
+		c.raw(strings.ReplaceAll(text, "ID", c.id) + "\n")
+	}},
 	{"huge", `{"type":"object","properties":{"bytes":{"type":"integer"}}}`, "", "", func(c *running) {
 		var n int
 		_ = json.Unmarshal(c.arg("bytes"), &n)
@@ -153,6 +158,7 @@ var all = []tool{
 // running is one call.
 type running struct {
 	s      *Server
+	id     string
 	ctx    context.Context
 	params struct {
 		Name      string                     `json:"name"`
@@ -168,7 +174,7 @@ type running struct {
 }
 
 func (s *Server) call(ctx context.Context, m message, put func(any), raw func(string), result func(any), fail func(int, string, any)) {
-	c := &running{s: s, ctx: ctx, put: put, raw: raw, result: result, fail: fail}
+	c := &running{s: s, id: string(m.ID), ctx: ctx, put: put, raw: raw, result: result, fail: fail}
 	if err := json.Unmarshal(m.Params, &c.params); err != nil {
 		fail(-32602, err.Error(), nil)
 		return

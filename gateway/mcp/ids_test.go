@@ -1,0 +1,283 @@
+package mcp
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// odd are ids that float64 or an integer of 64 bits does not keep, or that readers of JSON
+// do not agree about; and some that all keep.
+var odd = []string{
+	`1`, `0`, `-7`, `9007199254740992`, `9007199254740993`, `1152921504606846977`, `9223372036854775808`, `-1152921504606846977`,
+	`123456789012345678901234567890`, `1.5`, `1.0`, `-0`, `1e3`, `1E400`, `0.1000000000000000055511151231257827`,
+	`"a"`, `""`, `"1"`, `"\ud800"`, `"a\"b\\"`, `"\u0062"`, `"<&>"`, "\"\u2028\"",
+}
+
+// sameID says whether two ids are one to a client: the same digits, or the same text.
+func sameID(a, b string) bool {
+	var x, y string
+	if a[0] == '"' && b[0] == '"' && !strings.Contains(a, `\ud800`) {
+		return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && x == y
+	}
+	return a == b
+}
+
+// TestIDsComeBackAsTheyWere, in both revisions, answers and progress alike.
+func TestIDsComeBackAsTheyWere(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		w := newWorld(t, making{})
+		p := w.poster(revision)
+		bodies := make([]string, len(odd))
+		var wg sync.WaitGroup
+		for i, id := range odd {
+			wg.Go(func() {
+				_, bodies[i] = p.post(`{ "params" : {"name":"test_tool_with_progress","arguments":{},"_meta":{` + p.meta + `"progressToken": ` + id + ` }}, "method":"tools/call" ,"id": ` + id + ` ,"jsonrpc":"2.0"}`)
+			})
+		}
+		wg.Wait()
+		for i, id := range odd {
+			var tokens, answers int
+			for _, m := range messages(t, bodies[i]) {
+				switch {
+				case m.Result != nil:
+					answers++
+					if !sameID(string(m.ID), id) {
+						t.Errorf("id %s is answered as %s", id, m.ID)
+					}
+				case m.Method == "notifications/progress":
+					tokens++
+					if !sameID(string(m.Params.ProgressToken), id) {
+						t.Errorf("token %s came as %s", id, m.Params.ProgressToken)
+					}
+				}
+			}
+			if answers != 1 || tokens == 0 {
+				t.Errorf("id %s: %d answers and %d notes of progress in %q", id, answers, tokens, bodies[i])
+			}
+		}
+		for _, id := range []string{"null", "true", "{}", "[1]", `"` + strings.Repeat(`\ud800`, maxID) + `"`, strings.Repeat("9", maxID+1)} {
+			status, body := p.post(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"echo","arguments":{"v":1}}}`)
+			if status != http.StatusBadRequest || !strings.Contains(body, `"id":null`) || !strings.Contains(body, "-32600") {
+				t.Errorf("id %.20s: %d %s", id, status, body)
+			}
+		}
+	})
+}
+
+// TestNeighboursAreTwo: ids that would be one to float64 are two requests of a session at
+// once, and a cancel reaches the one that it names.
+func TestNeighboursAreTwo(t *testing.T) {
+	w := newWorld(t, making{})
+	p := w.poster("2025-11-25")
+	type answer struct{ id, body string }
+	answers := make(chan answer, 4)
+	ids := []string{"9007199254740993", "9007199254740992", "2.5", "2"}
+	for i, id := range ids {
+		go func() {
+			_, body := p.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":%d}}}`, id, 599_000+i))
+			answers <- answer{id, body}
+		}()
+	}
+	until(t, "all of them run", func() bool { return w.running() == len(ids) })
+	for left, id := range []string{"2.5", "9007199254740993", "2", "9007199254740992"} {
+		p.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+		select {
+		case a := <-answers:
+			if a.id != id {
+				t.Errorf("the cancel of %s has reached %s: %s", id, a.id, a.body)
+			}
+		case <-within(t).Done():
+			t.Fatalf("%s is not cancelled, %d were", id, left)
+		}
+	}
+}
+
+// TestIDsAtStreams: the same at two streams, where a line that is no message is answered
+// and ends nothing.
+func TestIDsAtStreams(t *testing.T) {
+	w := newWorld(t, making{})
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.door.Speak(t.Context(), Streams{In: inR, Out: outW})
+		_ = outW.Close()
+	}()
+	lines := bufio.NewScanner(outR)
+	ask := func(line string) string {
+		t.Helper()
+		go func() { _, _ = io.WriteString(inW, line+"\n") }()
+		if !lines.Scan() {
+			t.Fatalf("no answer to %.60s: %v", line, lines.Err())
+		}
+		return lines.Text()
+	}
+	ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	for _, id := range odd {
+		var m message
+		must(t, json.Unmarshal([]byte(ask(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"echo","arguments":{"v":1}}}`)), &m))
+		if m.Result == nil || !sameID(string(m.ID), id) {
+			t.Errorf("id %s is answered as %+v", id, m)
+		}
+	}
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":1`: `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`,
+		`hello`:                   `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`,
+		`5`:                       `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		`{"jsonrpc":"1.0","id":9.5,"method":"ping"}`:      `{"jsonrpc":"2.0","id":9.5,"error":{"code":-32600,`,
+		`{"jsonrpc":"2.0","id":null,"method":"ping"}`:     `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		`{"jsonrpc":"2.0","id":[1],"method":"ping"}`:      `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		strings.Repeat(" ", 9<<20) + `{"jsonrpc":"2.0",}`: `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+	} {
+		if got := ask(line); !strings.HasPrefix(got, want) {
+			t.Errorf("%.60q is answered %s", line, got)
+		}
+	}
+	if got := ask(`{"jsonrpc":"2.0","id":7,"method":"ping"}`); !strings.Contains(got, `"id":7,"result"`) {
+		t.Errorf("behind all of it: %s", got)
+	}
+	_ = inW.Close()
+	must(t, <-ended)
+}
+
+// TestEitherSpelling: server:tool and server.tool are server__tool, at this door too.
+func TestEitherSpelling(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		w := newWorld(t, making{})
+		must(t, w.registry.Add(w.effect("h__pull")))
+		s := w.client(revision, nil, nil)
+		for i, name := range []string{"h:pull", "h.pull", "h__pull"} {
+			r := call(t, s, name, map[string]any{"n": i})
+			if r.IsError || len(w.lines()) != i+1 || w.turn(turnOf(t, r)).Turn.Calls[0].Tool != "h__pull" {
+				t.Errorf("%s: %q, ledger %q", name, say(r), w.lines())
+			}
+		}
+	})
+}
+
+// TestWholeText: what is no text does not go to a client, in data or in a schema.
+func TestWholeText(t *testing.T) {
+	if got := string(shown(json.RawMessage(`{"k" : "\ud800", "\udc00x":["\ud83d\ude00"]}`))); got != `{"k":"\ufffd","\ufffdx":["\ud83d\ude00"]}` {
+		t.Error(got)
+	}
+	told := Tool{Name: "t", Schema: json.RawMessage(`{"type":"object","title":"\ud800"}`), Output: json.RawMessage(`{"title":"\udfff"}`)}.told()
+	b, err := json.Marshal(told)
+	must(t, err)
+	if strings.Contains(string(b), `\ud800`) || strings.Contains(string(b), `\udfff`) || !strings.Contains(string(b), `\ufffd`) {
+		t.Errorf("%s", b)
+	}
+}
+
+// FuzzIDs: whatever a body is, it comes back from its own texts as it was, and nothing in
+// it becomes invalid.
+func FuzzIDs(f *testing.F) {
+	for _, id := range odd {
+		f.Add(`{"jsonrpc":"2.0","id":` + id + `,"method":"m","params":{"requestId":` + id + `,"_meta":{"progressToken":` + id + `}}}`)
+	}
+	f.Add(`[{"id":1.5,"method":"a"},{"method":"notifications/cancelled","params":{"requestId":1.5}}]`)
+	f.Add(`{"id":1.5,"id":2.5,"method":"a"}{"id":3.5}`)
+	k := newIDs()
+	f.Fuzz(func(t *testing.T, body string) {
+		in, changed, err := k.in([]byte(body))
+		if err != nil {
+			return
+		}
+		if changed != (string(in) != body) || json.Valid([]byte(body)) && !json.Valid(in) {
+			t.Fatalf("%q becomes %q", body, in)
+		}
+		if back := string(k.out(in)); back != body {
+			t.Fatalf("%q comes back as %q", body, back)
+		}
+		if again, changed, err := k.in(in); err != nil || changed {
+			t.Fatalf("%q becomes %q, and that %q (%v)", body, in, again, err)
+		}
+	})
+}
+
+// message is what a client reads of what comes.
+type message struct {
+	ID     json.RawMessage
+	Method string
+	Result json.RawMessage
+	Error  json.RawMessage
+	Params struct{ ProgressToken json.RawMessage }
+}
+
+// messages are those of a body, events or one message.
+func messages(t *testing.T, body string) []message {
+	t.Helper()
+	var out []message
+	for line := range strings.Lines(body) {
+		data, ok := strings.CutPrefix(line, "data: ")
+		if data = strings.TrimSpace(data); !ok || data == "" {
+			continue
+		}
+		var m message
+		must(t, json.Unmarshal([]byte(data), &m))
+		out = append(out, m)
+	}
+	return out
+}
+
+// poster posts messages of its own making.
+type poster struct {
+	w      *world
+	client *http.Client
+	header http.Header
+	meta   string // what every request's _meta has, with a comma behind it
+}
+
+// poster makes one, with a session where the revision has such.
+func (w *world) poster(revision string) *poster { return w.posterOf(revision, http.Header{}) }
+
+// posterOf is one whose requests carry headers.
+func (w *world) posterOf(revision string, header http.Header) *poster {
+	w.t.Helper()
+	p := &poster{w: w, client: &http.Client{Transport: &http.Transport{}}, header: header.Clone()}
+	p.header.Set(versionHeader, revision)
+	w.t.Cleanup(p.client.CloseIdleConnections)
+	if revision >= sinceStateless {
+		p.meta = `"io.modelcontextprotocol/protocolVersion":"` + revision + `","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"p","version":"1"},`
+		p.header.Set("Mcp-Method", "tools/call")
+		p.header.Set("Mcp-Name", "test_tool_with_progress")
+		return p
+	}
+	status, _ := p.post(`{"jsonrpc":"2.0","id":"\ud800","method":"initialize","params":{"protocolVersion":"` + revision + `","capabilities":{},"clientInfo":{"name":"p","version":"1"}}}`)
+	if status != http.StatusOK || p.header.Get(sessionHeader) == "" {
+		w.t.Fatalf("no session: %d", status)
+	}
+	p.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return p
+}
+
+// post posts one, and reads all of the answer.
+func (p *poster) post(body string) (int, string) {
+	r, err := http.NewRequestWithContext(within(p.w.t), http.MethodPost, "http://"+p.w.at+"/mcp", strings.NewReader(body))
+	if err != nil {
+		p.w.t.Error(err)
+		return 0, ""
+	}
+	r.Header = p.header.Clone()
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	resp, err := p.client.Do(r)
+	if err != nil {
+		p.w.t.Error(err)
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	if id := resp.Header.Get(sessionHeader); id != "" && p.header.Get(sessionHeader) == "" {
+		p.header.Set(sessionHeader, id)
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		p.w.t.Error(err)
+	}
+	return resp.StatusCode, string(b)
+}

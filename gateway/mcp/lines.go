@@ -1,0 +1,133 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/gateway"
+)
+
+// linesIn reads a client's messages, a line each. A line that is none is answered as such,
+// and the next one is read: what was asked for before goes on. It is read by one goroutine
+// at a time.
+type linesIn struct {
+	from io.Closer
+	read *bufio.Reader
+	ids  ids
+	back *linesOut // where a line is answered that is no message
+	rest []byte    // of the line that is being given on
+	err  error     // behind it
+}
+
+// Read is io.Reader's.
+func (l *linesIn) Read(p []byte) (int, error) {
+	for len(l.rest) == 0 {
+		if l.err != nil {
+			return 0, l.err
+		}
+		var line []byte
+		line, l.err = l.line()
+		l.rest = l.message(line)
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// message is a line as it is given on, or nothing.
+func (l *linesIn) message(line []byte) []byte {
+	switch line = bytes.TrimSpace(line); {
+	case len(line) == 0:
+		return nil
+	case !json.Valid(line):
+		l.back.answer(nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the line is no JSON: a message is one line"})
+		return nil
+	}
+	kept, _, err := l.ids.in(line)
+	if err != nil {
+		l.back.answer(nil, err)
+		return nil
+	}
+	if line[0] != '[' {
+		if _, err := jsonrpc.DecodeMessage(kept); err != nil {
+			l.back.answer(idOf(line), unanswerable("no message of JSON-RPC 2.0: %s", events.Visible(err.Error())))
+			return nil
+		}
+	}
+	return append(bytes.Clone(kept), '\n')
+}
+
+// line is the next line. One that is too long is passed over, and answered.
+func (l *linesIn) line() ([]byte, error) {
+	var out []byte
+	size := 0
+	for {
+		part, err := l.read.ReadSlice('\n')
+		if size += len(part); size <= gateway.MaxBody {
+			out = append(out, part...)
+		} else {
+			out = nil
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if size > gateway.MaxBody {
+			l.back.answer(nil, unanswerable("a message of %d bytes: at most %d are read", size, gateway.MaxBody))
+		}
+		return out, err
+	}
+}
+
+// Close is io.Closer's.
+func (l *linesIn) Close() error { return l.from.Close() }
+
+// linesOut writes messages to a client, a line each, from any goroutine.
+type linesOut struct {
+	to  io.WriteCloser
+	ids ids
+	mu  sync.Mutex
+}
+
+// Write is io.Writer's, of one line.
+func (l *linesOut) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, err := l.to.Write(l.ids.out(b))
+	if err == nil {
+		n = len(b)
+	}
+	return min(n, len(b)), err
+}
+
+// Close is io.Closer's.
+func (l *linesOut) Close() error { return l.to.Close() }
+
+// answer answers what was no message. id is nil where it has none that can be given back.
+func (l *linesOut) answer(id json.RawMessage, err error) {
+	_, _ = l.Write(append(refusal(id, err), '\n')) // who does not read will not be told
+}
+
+// refusal is the error of what was no message. Without an id it has the one that stands for none.
+func refusal(id json.RawMessage, err error) []byte {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		e = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	}
+	b, err := json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   *jsonrpc.Error  `json:"error"`
+	}{"2.0", id, e})
+	if err != nil {
+		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"invalid"}}`, e.Code)
+	}
+	return b
+}
