@@ -95,9 +95,10 @@ type API struct {
 	tls      *tls.Config
 	now      func() time.Time
 	limits   Limits
-	places   chan struct{} // one for each request
-	streams  chan struct{} // one for each event stream
-	bodies   *semaphore.Weighted
+	places   chan struct{}       // one for each request
+	streams  chan struct{}       // one for each event stream
+	bodies   *semaphore.Weighted // bytes of bodies
+	streamed *semaphore.Weighted // bytes of models' streams
 	shares   *shares
 	failures *failures
 }
@@ -109,7 +110,7 @@ func NewAPI(c APIConfig) *API {
 		desk: c.Desk, tools: c.Tools, judged: c.Explain, ready: c.Ready, metrics: c.Metrics, store: c.Store, rules: c.Rules, breaker: c.Breaker, policy: c.Policy, mcp: c.MCP, workers: c.Workers,
 		hosts: c.Hosts, ping: c.Ping, log: c.Log, closing: make(chan struct{}),
 		keys: c.Keys, known: c.Known, open: map[string]bool{healthRoute: true}, tls: c.TLS, now: c.Now, limits: l,
-		places: make(chan struct{}, l.Requests), streams: make(chan struct{}, l.Streams), bodies: newBodies(),
+		places: make(chan struct{}, l.Requests), streams: make(chan struct{}, l.Streams), bodies: semaphore.NewWeighted(bodyBudget), streamed: semaphore.NewWeighted(streamBudget),
 		shares:   &shares{limits: l, of: make(map[string]*share)},
 		failures: &failures{proxy: c.Proxy, of: make(map[netip.Prefix]*failed)},
 	}

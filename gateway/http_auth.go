@@ -18,6 +18,8 @@ type visit struct {
 	share *share          // what its identity uses of the door; nil: nobody counts
 	body  int64           // bytes that are held of the budget for bodies
 
+	stream int64 // bytes that are held of the budget for models' streams
+
 	expires time.Time // of what proved who it is; zero: never
 }
 

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/sluice-run/sluice/policy/access"
 )
 
@@ -66,6 +64,7 @@ type share struct {
 	id       string
 	requests int
 	streams  int
+	held     int64 // bytes of models' streams that are being read
 	bucket   bucket
 }
 
@@ -114,7 +113,7 @@ func (s *shares) prune(now time.Time) {
 	}
 	for id, sh := range s.of {
 		full := s.limits.Rate <= 0 || sh.bucket.fill(now, s.limits.Rate, float64(s.limits.Burst)).left >= float64(s.limits.Burst)
-		if sh.requests == 0 && sh.streams == 0 && full {
+		if sh.requests == 0 && sh.streams == 0 && sh.held == 0 && full {
 			delete(s.of, id)
 		}
 	}
@@ -141,6 +140,20 @@ func (s *shares) stream(sh *share, by int) bool {
 		return false
 	}
 	sh.streams += by
+	return true
+}
+
+// hold counts bytes that an identity's streams hold; false: they would be too many.
+func (s *shares) hold(sh *share, by int64) bool {
+	if sh == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if by > 0 && sh.held+by > eachStreamBudget {
+		return false
+	}
+	sh.held += by
 	return true
 }
 
@@ -241,8 +254,14 @@ func (f *failures) forget(now time.Time) {
 	}
 }
 
-// bodyBudget is how many bytes of bodies are held at once: a request waits for its part.
-const bodyBudget = 32 * MaxBody
+// Budgets of what requests hold in memory, in bytes: who needs a part waits for it. A
+// model's stream may take an hour, so streams have a budget of their own, and each
+// identity a share of that: approvals and cancels never wait for somebody's stream.
+const (
+	bodyBudget       = 32 * MaxBody // of bodies
+	streamBudget     = 8 * MaxBody  // of models' streams
+	eachStreamBudget = streamBudget / 4
+)
 
 // hold takes a request's part of the budget for bodies, and returns how much it is.
 func (a *API) hold(ctx context.Context, r *http.Request) (int64, error) {
@@ -258,15 +277,18 @@ func (a *API) hold(ctx context.Context, r *http.Request) (int64, error) {
 	return n, nil
 }
 
-// letGo gives a request's part of the budget back, once.
+// letGo gives a request's parts of the budgets back, once.
 func (a *API) letGo(v *visit) {
 	if v.body > 0 {
 		a.bodies.Release(v.body)
 		v.body = 0
 	}
+	if v.stream > 0 {
+		a.streamed.Release(v.stream)
+		a.shares.hold(v.share, -v.stream)
+		v.stream = 0
+	}
 }
-
-func newBodies() *semaphore.Weighted { return semaphore.NewWeighted(bodyBudget) }
 
 // bounded is a listener that holds no more connections than it may: beyond those of all
 // it waits before it takes another one, beyond those of one address it closes it.

@@ -167,21 +167,26 @@ func brokenOff(err error) error {
 	return problem(http.StatusBadRequest, "bad-request", "The request cannot be read", "the body ended early: "+err.Error(), next)
 }
 
-// streamStep is how many bytes are taken of the budget for bodies at once.
-const streamStep = 256 << 10
+// streamStep is how many bytes are taken of the budget for streams at once.
+const streamStep = 64 << 10
 
-// holdStream takes of the budget for bodies what a stream has grown to.
+// holdStream takes of the budget for streams what one has grown to.
 func (a *API) holdStream(ctx context.Context, v *visit, size int64) error {
-	if size <= v.body {
+	if size <= v.stream {
 		return nil
 	}
-	more := (size - v.body + streamStep - 1) / streamStep * streamStep
+	more := (size - v.stream + streamStep - 1) / streamStep * streamStep
+	if !a.shares.hold(v.share, more) {
+		return tooMany(fmt.Sprintf("the streams of %s hold more than %d MiB", v.share.id, eachStreamBudget>>20), time.Second)
+	}
 	ctx, stop := context.WithTimeout(ctx, bodyLimit)
 	defer stop()
-	if err := a.bodies.Acquire(ctx, more); err != nil {
-		return problem(http.StatusServiceUnavailable, "busy", "The door holds as many bodies as it can", err.Error(), "nothing was submitted: send it again")
+	if err := a.streamed.Acquire(ctx, more); err != nil {
+		a.shares.hold(v.share, -more)
+		return problem(http.StatusServiceUnavailable, "busy", "The door holds as much of streams as it can",
+			fmt.Sprintf("%d MiB of models' streams are being read", streamBudget>>20), "nothing was submitted: send it again")
 	}
-	v.body += more
+	v.stream += more
 	return nil
 }
 

@@ -554,28 +554,46 @@ func TestStreamInAnEnvelope(t *testing.T) {
 	}
 }
 
-// TestStreamHoldsOfTheBudget: what a stream holds is taken of the budget for bodies, and
-// given back.
+// TestStreamHoldsOfTheBudget: what a stream holds is taken of the budget for streams, and
+// given back. Bodies have theirs, and one identity no more than its share.
 func TestStreamHoldsOfTheBudget(t *testing.T) {
 	d := newDoor(t, nil)
 	v := new(visit)
 	must(t, d.api.holdStream(within(t), v, 1))
-	if v.body != streamStep {
-		t.Errorf("%d", v.body)
+	if v.stream != streamStep {
+		t.Errorf("%d", v.stream)
 	}
 	must(t, d.api.holdStream(within(t), v, streamStep))
 	must(t, d.api.holdStream(within(t), v, streamStep+1))
-	if v.body != 2*streamStep || d.api.bodies.TryAcquire(bodyBudget-2*streamStep+1) {
-		t.Errorf("%d", v.body)
+	if v.stream != 2*streamStep || d.api.streamed.TryAcquire(streamBudget-2*streamStep+1) {
+		t.Errorf("%d", v.stream)
 	}
 	ctx, stop := context.WithCancel(within(t))
 	stop()
-	if err := d.api.holdStream(ctx, v, bodyBudget+1); err == nil || problemOf(err).Status != 503 {
+	if err := d.api.holdStream(ctx, v, streamBudget+1); err == nil || problemOf(err).Status != 503 {
 		t.Errorf("%v", err)
 	}
-	d.api.letGo(v)
 	if !d.api.bodies.TryAcquire(bodyBudget) {
+		t.Error("a stream holds of the budget for bodies")
+	}
+	d.api.letGo(v)
+	if !d.api.streamed.TryAcquire(streamBudget) {
 		t.Error("part of the budget is still held")
+	}
+	d.api.streamed.Release(streamBudget)
+
+	bob := &share{id: "bob"}
+	one, other := &visit{share: bob}, &visit{share: bob}
+	must(t, d.api.holdStream(within(t), one, eachStreamBudget-streamStep))
+	if err := d.api.holdStream(within(t), other, 2*streamStep); err == nil || problemOf(err).Status != 429 {
+		t.Errorf("beyond the share: %v", err)
+	}
+	must(t, d.api.holdStream(within(t), &visit{share: &share{id: "ann"}}, 2*streamStep))
+	d.api.letGo(one)
+	must(t, d.api.holdStream(within(t), other, 2*streamStep))
+	d.api.letGo(other)
+	if bob.held != 0 {
+		t.Errorf("bob holds %d", bob.held)
 	}
 	if got := earlier(time.Unix(2, 0), time.Unix(1, 0)); got.Unix() != 1 {
 		t.Error(got)
