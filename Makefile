@@ -193,6 +193,10 @@ client-long: ## the Go client against a server that fails half of the time, TIME
 codec-long: ## every format into every other one, and every prefix, 20 000 times each
 	$(GO) test ./gateway/codec -run 'Pair|Themselves|EveryPrefix' -count=1 -timeout 60m -rapid.checks=20000
 
+.PHONY: test-npm
+test-npm: ## the examples with the real SDKs, their types and their readers of streams; needs the npm registry
+	$(GO) test ./test/npm -count=1 -v
+
 .PHONY: check-deploy
 check-deploy: ## the alerts of deploy/ against made-up series; needs the Go module proxy
 	@d=$$(mktemp -d) && cd $$d && $(GO) mod init check 2>/dev/null && $(GO) get github.com/prometheus/prometheus/cmd/promtool@v0.308.0 && \

@@ -26,7 +26,7 @@ type WorkerView struct {
 // WorkerSeat is a worker of a tool.
 type WorkerSeat struct {
 	Worker     string    `json:"worker"`               // <user>.<instance>
-	Status     string    `json:"status"`               // serving or refused
+	Status     string    `json:"status"`               // serving, silent (it serves, and has not been heard for too long) or refused
 	Why        string    `json:"why,omitempty"`        // it is refused
 	Definition string    `json:"definition,omitempty"` // digest of its own
 	About      string    `json:"about,omitempty"`      // the worker's own words: who shows them escapes control characters

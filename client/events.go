@@ -61,6 +61,19 @@ func (e Event) Next() events.Position {
 	return behind(e.Position)
 }
 
+// String is the event in one line, for whoever looks: where, when, of what, and which. Of
+// its body it says no more than the size.
+func (e Event) String() string {
+	if e.Notice != "" {
+		return strings.TrimSpace(fmt.Sprintf("%s %s from %s %s", e.Position, e.Notice, e.From, e.Reason))
+	}
+	of := e.Turn.String()
+	if e.Call != events.TurnEvent {
+		of = e.Turn.Call(e.Call).String()
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", e.Position, e.At.UTC().Format(time.RFC3339Nano), of, e.Kind, e.Tool)) + fmt.Sprintf(" (%d bytes)", len(e.Data))
+}
+
 func behind(p events.Position) events.Position {
 	p.Index++
 	return p

@@ -149,7 +149,8 @@ func (p Page) Brief() string {
 	if p.Asking <= 1 && p.Kind != PendingInput {
 		id = p.Call.String() // which names it, too
 	}
-	t.line("%s  %s by %s, %s", id, events.Visible(p.Tool), who(p.Principal), p.standing())
+	t.WriteString(id + "\n") // by itself and never folded: it may be long, and is what somebody copies
+	t.line("  tool     %s by %s, %s", events.Visible(p.Tool), who(p.Principal), p.standing())
 	t.line("  why      %s", events.Visible(p.Why))
 	if p.Kind != PendingInput {
 		t.line("  hash     %s", p.Hash)

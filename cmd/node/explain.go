@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/policyfile"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
@@ -106,6 +107,7 @@ func (a *app) explainVerb(q *asking) *cobra.Command {
 			case err != nil:
 				return err
 			case answered:
+				a.noteUnread()
 				return a.tellExplained(x, knownThere)
 			}
 			return a.explainHere(cmd.Context(), *q)
@@ -153,6 +155,19 @@ func (a *app) tellExplained(x gateway.Explained, unknown string) error {
 func (a *app) noteVersion(set *cedar.Set) {
 	if in := a.set.inForce; in != "" && in != set.Version() {
 		a.note("note: the node still runs by policy %s, and this is %s: sluice-node policy reload has it read its files anew", show.Short(in, 60), set.Version())
+	}
+}
+
+// noteUnread tells where the node that was asked runs by another policy than its files now
+// say. Files that do not load say nothing here: policy show tells of those.
+func (a *app) noteUnread() {
+	if a.set.asNode() != nil || a.set.inForce == "" {
+		return
+	}
+	set, err := policyfile.Load(a.set.policy)
+	if err == nil && set.Version() != a.set.inForce {
+		a.note("note: the node runs by policy %s, and its files are %s by now: explain --policy %s judges by those, and sluice-node policy reload has it read them",
+			show.Short(a.set.inForce, 60), set.Version(), show.Short(a.set.policy, 200))
 	}
 }
 

@@ -101,7 +101,7 @@ func (o *otlpSettings) config() (*otlp.Config, error) {
 		return nil, exit.Misused(fmt.Errorf("%s=%s: want gzip or none", from, compression), "mend or unset it")
 	}
 	t.Gzip = o.gzip || compression == "gzip"
-	about, err := resource()
+	about, err := resource(os.Hostname)
 	if err != nil {
 		return nil, err
 	}
@@ -246,9 +246,12 @@ func (o *otlpSettings) wait() (time.Duration, error) {
 	return d, nil
 }
 
-// resource is what the environment says that the spans are of.
-func resource() (map[string]string, error) {
+// resource is what the spans are of: this machine, and what the environment says.
+func resource(hostname func() (string, error)) (map[string]string, error) {
 	out := make(map[string]string)
+	if host, err := hostname(); err == nil && host != "" {
+		out["host.name"] = host
+	}
 	if text := os.Getenv("OTEL_RESOURCE_ATTRIBUTES"); text != "" {
 		if err := pairs(text, out); err != nil {
 			return nil, exit.Misused(fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err), "write name=value, and commas between them")
@@ -265,6 +268,9 @@ func resource() (map[string]string, error) {
 func (s *serving) startOTLP(ctx context.Context, c *otlp.Config) error {
 	if c == nil {
 		return nil
+	}
+	if c.Resource["service.instance.id"] == "" {
+		c.Resource["service.instance.id"] = s.node.boot
 	}
 	c.Desk, c.Bus, c.Holder, c.Log, c.Now = s.node.desk, s.ses.Bus, s.node.boot, s.log, s.ses.Now
 	x, err := otlp.New(*c)

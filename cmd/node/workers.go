@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/nodehttp"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/tools/remote"
+	"github.com/sluice-run/sluice/tools/remote/wire"
 )
 
 // workers is the verb that shows who serves which tool over NATS.
@@ -98,7 +101,7 @@ func (a *app) hearWorkers(ctx context.Context) (v bus.WorkerTools, err error) {
 	if err != nil {
 		return v, err
 	}
-	roster, err := remote.New(remote.Config{Workers: ses.Bus, Registry: r, Boot: ulid.Make().String(), Quiet: true, Log: log})
+	roster, err := remote.New(remote.Config{Workers: ses.Bus, Registry: r, Boot: ulid.Make().String(), Quiet: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return v, err
 	}
@@ -107,25 +110,47 @@ func (a *app) hearWorkers(ctx context.Context) (v bus.WorkerTools, err error) {
 	return roster.View(), err
 }
 
-func (a *app) printWorkers(v bus.WorkerTools) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TOOL\tSTATUS\tTIER\tDEFINITION\tWORKER\tRUNNING\tHEARD\tABOUT") // the sink keeps the first error
+// silentAfter is how long nothing is heard of a worker that is still well: three of the
+// announcements that it should have made.
+const silentAfter = 6 * time.Second
+
+// workerRows are the workers of all tools as a table shows them, under its heading. What a
+// worker runs is said once: it is of all its tools together.
+func workerRows(v bus.WorkerTools) [][]string {
+	rows := [][]string{{"TOOL", "STATUS", "TIER", "DEFINITION", "WORKER", "RUNNING", "HEARD", "ABOUT"}}
+	told := make(map[string]bool)
 	for _, t := range v.Tools {
 		tier := cmp.Or(t.Tier, "-")
 		if t.Tier != t.Declared {
 			tier += " (declared " + t.Declared + ")"
 		}
 		if len(t.Workers) == 0 {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t-\t-\t-\t-\n", t.Tool, t.Status, tier, cmp.Or(t.Definition, "-"))
+			rows = append(rows, []string{t.Tool, t.Status, tier, cmp.Or(t.Definition, "-"), "-", "-", "-", "-"})
 		}
 		for _, s := range t.Workers {
-			running := fmt.Sprint(s.Running)
-			if s.Room > 0 {
-				running += fmt.Sprintf(" of %d", s.Room)
+			status, running := s.Status, "(see above)"
+			if status == wire.StatusServing && v.At.Sub(s.Heard) > silentAfter {
+				status = "silent"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%v ago\t%s\n", t.Tool, s.Status, tier, cmp.Or(s.Definition, "-"),
-				show.Short(s.Worker, 60), running, age(s.Heard, v.At), show.Short(s.About, 60))
+			if !told[s.Worker] {
+				running = fmt.Sprint(s.Running)
+				if s.Room > 0 {
+					running += fmt.Sprintf(" of %d", s.Room)
+				}
+			}
+			told[s.Worker] = true
+			rows = append(rows, []string{
+				t.Tool, status, tier, cmp.Or(s.Definition, "-"), show.Short(s.Worker, 60), running, fmt.Sprintf("%v ago", age(s.Heard, v.At)), show.Short(s.About, 60),
+			})
 		}
+	}
+	return rows
+}
+
+func (a *app) printWorkers(v bus.WorkerTools) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, row := range workerRows(v) {
+		fmt.Fprintln(w, strings.Join(row, "\t")) // the sink keeps the first error
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -179,6 +179,9 @@ func recovery(r *events.Recovered) string {
 	return fmt.Sprintf("last durable event %s; %s; %s; so %s: %s", r.LastStage, started, complete, show.Short(r.Action, 32), show.Short(r.Reason, 300))
 }
 
+// probed says whether the tool's probe is asked once an attempt gives no answer.
+func probed(v *events.Verdict) bool { return v != nil && v.Probe && v.Tier != events.Readonly }
+
 // answer is what came of the call.
 func answer(c *lifecycle.Call) string {
 	if c.Outcome == nil {
@@ -188,6 +191,9 @@ func answer(c *lifecycle.Call) string {
 	var parts []string
 	if r.Error != nil {
 		parts = append(parts, show.Short(string(r.Error.Code), 40)+": "+show.Short(r.Error.Message, maxShown))
+	}
+	if u, ok := c.Terminal.(*events.Unknown); ok && u.Why == events.UnknownUnconfirmed && probed(c.Verdict) {
+		parts = append(parts, "its probe was asked, and nobody answered or the effect was not found")
 	}
 	if r.Text.Text != "" || r.Text.Ref != nil {
 		parts = append(parts, body(r.Text))

@@ -64,9 +64,12 @@ export class Worker {
       }
     }, EVERY);
     await this.nc.flush();
-    console.log("serving", ...[...this.tools.keys()].sort());
+    const silence = setTimeout(() => {
+      if (!this.told.size) console.error(`no node has answered: is there one that hears workers, and may ${this.name.split(".")[0]} serve these tools? (NATS_WORKER)`);
+    }, 5000);
     await new Promise((stop) => { process.once("SIGTERM", stop); process.once("SIGINT", stop); });
     clearInterval(beat);
+    clearTimeout(silence);
     this.leaving = true;
     this.announce("gone");
     const running = () => Promise.all([...this.tasks.values()].map((task) => task.gone));
@@ -102,8 +105,10 @@ export class Worker {
     if (m.type === "describe") {
       if (!this.leaving) this.announce();
     } else if (m.type === "told") {
+      const fresh = !this.told.has(m.tool);
       this.told.set(m.tool, (this.told.get(m.tool) ?? new Set()).add(m.definition));
       if (m.status === "refused") console.error("a node refuses", m.tool, "-", m.why);
+      if (fresh && this.told.size === this.tools.size) console.log("serving", ...[...this.tools.keys()].sort());
     } else if (task && m.type === "cancel") {
       task.abort.abort(m.why);
     } else if (task && m.type === "done") {

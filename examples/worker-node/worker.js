@@ -13,7 +13,7 @@ const nc = await connect({
   servers: host, name: "worker-node", maxReconnectAttempts: -1, reconnectTimeWait: 500,
   ...(password ? { user: decodeURIComponent(username), pass: decodeURIComponent(password) } : username ? { token: decodeURIComponent(username) } : {}),
 });
-const worker = new Worker(nc, { user: process.env.NATS_WORKER });
+const worker = new Worker(nc, { user: process.env.NATS_WORKER ?? (password ? decodeURIComponent(username) : undefined) });
 
 const object = (properties, required = Object.keys(properties)) => ({ type: "object", properties, required, additionalProperties: false });
 

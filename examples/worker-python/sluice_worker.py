@@ -93,9 +93,13 @@ class Worker:
         self.nats.on_connect = self.announce
         if self.nats.wait(10):
             self.announce()
-        print("serving", *sorted(self.tools), flush=True)
+        silent = time.monotonic() + 5
         while not stop.wait(EVERY):
             self.announce()
+            if silent and time.monotonic() > silent:
+                silent = 0
+                if not self.told:
+                    print(f"no node has answered: is there one that hears workers, and may {self.user} serve these tools? (NATS_WORKER)", flush=True)
             for task in list(self.tasks.values()):  # accepted, and nobody said go
                 if not task.go and time.monotonic() - task.born > 10:
                     self.tasks.pop(task.id, None)
@@ -137,9 +141,12 @@ class Worker:
         if kind == "describe" and not self.leaving:
             self.announce()
         elif kind == "told":
+            fresh = m["tool"] not in self.told
             self.told.setdefault(m["tool"], set()).add(m["definition"])
             if m["status"] == "refused":
                 print("a node refuses", m["tool"], "-", m.get("why"), flush=True)
+            if fresh and len(self.told) == len(self.tools):
+                print("serving", *sorted(self.tools), flush=True)
         elif task and kind == "cancel":
             task.cancelled.set()
         elif task and kind == "done":

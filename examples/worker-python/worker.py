@@ -6,13 +6,15 @@
 import json
 import os
 import sys
+from urllib.parse import unquote, urlsplit
 
 from natslite import Nats
 from sluice_worker import ToolError, Worker
 
 url = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
 notes = sys.argv[2] if len(sys.argv) > 2 else "notes.jsonl"
-worker = Worker(Nats(url, "worker-python"), user=os.environ.get("NATS_WORKER", "worker"))
+own = urlsplit(url)
+worker = Worker(Nats(url, "worker-python"), user=os.environ.get("NATS_WORKER") or (own.password and unquote(own.username)) or "worker")
 
 
 @worker.tool("count_words", "Counts the words of a text.", {"text": {"type": "string", "description": "any text"}}, tier="readonly")

@@ -55,13 +55,17 @@ func (c *calling) people(ctx context.Context, back *backend, v gateway.View) (*s
 	case c.stateless():
 		c.asked[q.id] = true
 		if c.req.Params.RequestState == q.state() && len(c.req.Params.InputResponses) > 0 {
-			c.took(q, q.take(ctx, c.req.Params.InputResponses))
-			return nil, nil
+			err := q.take(ctx, c.req.Params.InputResponses)
+			if !errors.Is(err, lifecycle.ErrAnswers) {
+				c.took(q, err)
+				return nil, nil
+			}
+			q.unfit(err)
 		}
 		if err := c.hold(ctx, back); err != nil {
 			return nil, err
 		}
-		return &sdk.CallToolResult{InputRequests: q.prompt, RequestState: q.state()}, nil
+		return &sdk.CallToolResult{Content: []sdk.Content{}, InputRequests: q.prompt, RequestState: q.state()}, nil
 	default:
 		c.asked[q.id] = true
 		c.put(ctx, q)
@@ -78,16 +82,41 @@ func (c *calling) people(ctx context.Context, back *backend, v gateway.View) (*s
 // state is what a client gives back with its answers: which question, about what.
 func (q *question) state() string { return q.id + " " + q.hash }
 
-// hold sees to it that the same call again meets this one.
+// hold sees to it that the same call again meets this one, from other sessions of the same
+// principal too where none of theirs is held already: its mark goes into that cell.
 func (c *calling) hold(ctx context.Context, back *backend) error {
-	if c.marked {
+	if c.marked && (c.order.held == "" || c.mark.cell == c.order.held) {
 		return nil
 	}
-	m, again, err := c.door.take(ctx, back, c.order.mark, c.key)
-	if err == nil && !again {
-		c.mark, c.marked = m, true
+	cell := c.order.held
+	if cell != "" {
+		m, err := c.door.marked(ctx, back, cell)
+		if err == nil && m.key() != c.key {
+			open, err := c.door.stillOpen(ctx, back, m)
+			switch {
+			case err != nil:
+				return err
+			case open && c.marked:
+				return nil
+			case open:
+				cell = c.order.mark
+			}
+		}
+	} else {
+		cell = c.order.mark
 	}
-	return err
+	m, _, err := c.door.take(ctx, back, cell, c.key)
+	if err != nil || m.key() != c.key {
+		return err
+	}
+	before, had := c.mark, c.marked
+	c.mark, c.marked = m, true
+	if had {
+		if err := c.door.unmark(ctx, before); err != nil && !errors.Is(err, errMoved) {
+			return err
+		}
+	}
+	return nil
 }
 
 // put puts a question before a person by a request of the server's own, for clients before
@@ -98,15 +127,10 @@ func (c *calling) put(ctx context.Context, q *question) {
 	c.open++
 	c.mu.Unlock()
 	c.wg.Go(func() {
-		said := make(sdk.InputResponseMap)
-		var err error
-		for id, r := range q.prompt {
-			if said[id], err = c.askClient(ctx, r); err != nil {
-				break
-			}
-		}
-		if err == nil {
-			err = q.take(ctx, said)
+		err := c.putOnce(ctx, q)
+		for again := 0; again < maxUnfit && errors.Is(err, lifecycle.ErrAnswers) && ctx.Err() == nil; again++ {
+			q.unfit(err)
+			err = c.putOnce(ctx, q)
 		}
 		if ctx.Err() == nil {
 			c.took(q, err)
@@ -116,6 +140,32 @@ func (c *calling) put(ctx context.Context, q *question) {
 		c.mu.Unlock()
 		c.ear.ask() // to look whether it is answered, and how long is still to be waited
 	})
+}
+
+// maxUnfit is how often a client is asked once more whose answers do not fit.
+const maxUnfit = 3
+
+// putOnce puts a question once, and takes what is said.
+func (c *calling) putOnce(ctx context.Context, q *question) error {
+	said := make(sdk.InputResponseMap)
+	for id, r := range q.prompt {
+		var err error
+		if said[id], err = c.askClient(ctx, r); err != nil {
+			return err
+		}
+	}
+	return q.take(ctx, said)
+}
+
+// unfit has the question begin with what was wrong with the last answers to it.
+func (q *question) unfit(err error) {
+	for id, r := range q.prompt {
+		if p, ok := r.(*sdk.ElicitParams); ok {
+			again := *p
+			again.Message = "This was not taken: " + visible(err.Error()) + "\n\n" + p.Message
+			q.prompt[id] = &again
+		}
+	}
 }
 
 // askClient puts one request to the client, and waits for its answer.
@@ -143,13 +193,9 @@ func (c *calling) took(q *question, err error) {
 // pending is the answer to a request whose call waits for a person for too long.
 func (c *calling) pending(back *backend, q *question) *sdk.CallToolResult {
 	where := cmp.Or(back.Where, "sluice-node inbox shows it")
-	elsewhere := fmt.Sprintf(" Asked for from another session, program or day it would be another call, unless the request's _meta says %s %q.", MetaTrace, c.order.trace)
-	if c.order.key != "" {
-		elsewhere = "" // one key is one call everywhere
-	}
 	r := failure(fmt.Sprintf("This call waits for a person, as %s (%s), and has no answer yet. It is not for you to answer. For that person: %s. It waits until %s. "+
-		"Ask here for the same call with the same arguments again later: it is not made twice, and that is how its answer comes.%s",
-		q.id, events.Visible(q.why), where, q.until.UTC().Format("2006-01-02 15:04:05 MST"), elsewhere))
+		"Ask for the same call with the same arguments again later: it is not made twice, and that is how its answer comes.",
+		q.id, events.Visible(q.why), where, q.until.UTC().Format("2006-01-02 15:04:05 MST")))
 	r.Meta = sdk.Meta{MetaTrace: c.key.Trace, MetaTurn: c.key.Turn}
 	return r
 }

@@ -114,23 +114,30 @@ func TestWhatAClientSaysIsNobodysWord(t *testing.T) {
 	})
 }
 
-// TestAWaitingCallInAnotherSession: the model is told of which trace it is, and a request
-// that names it from another session meets the call.
+// TestAWaitingCallInAnotherSession: an agent that has begun anew asks for the same, and
+// meets the call, whose answer then is delivered: the same again is another call.
 func TestAWaitingCallInAnotherSession(t *testing.T) {
 	both(t, func(t *testing.T, revision string) {
 		w := newWorld(t, making{door: func(c *Config) { c.Patience = 50 * time.Millisecond }})
-		r := call(t, w.client(revision, nil, nil), "approve_me", map[string]any{"v": 1})
+		args := map[string]any{"v": 1}
+		r := call(t, w.client(revision, nil, nil), "approve_me", args)
 		k := turnOf(t, r)
-		if !r.IsError || !strings.Contains(say(r), MetaTrace+` "`+k.Trace+`"`) {
+		if !r.IsError || !strings.Contains(say(r), "waits for a person") {
 			t.Fatalf("%q", say(r))
 		}
 		must(t, w.desk.Approve(within(t), w.asked().Call, yes("bob")))
-		again, err := w.client(revision, nil, nil).CallTool(within(t), &sdk.CallToolParams{
-			Name: "approve_me", Arguments: map[string]any{"v": 1}, Meta: sdk.Meta{MetaTrace: k.Trace},
-		})
-		must(t, err)
+		s := w.client(revision, nil, nil)
+		again := call(t, s, "approve_me", args)
 		if again.IsError || turnOf(t, again) != k || len(w.lines()) != 1 {
 			t.Errorf("%q of %s, ledger %q", say(again), turnOf(t, again), w.lines())
+		}
+		if third := call(t, s, "approve_me", args); turnOf(t, third) == k || !third.IsError {
+			t.Errorf("the same once more is %s: %q", turnOf(t, third), say(third))
+		}
+		other := w.poster(revision)
+		_, body := other.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"approve_me","arguments":{"v":1},"_meta":{` + other.meta + `"run.sluice/trace":"other"}}}`)
+		if revision < sinceStateless && !strings.Contains(body, `"run.sluice/trace":"other"`) {
+			t.Errorf("a request that names another trace is %s", body)
 		}
 	})
 }
@@ -221,6 +228,35 @@ func TestAToolsOwnQuestion(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAnUnfitAnswer: who sits at the client is told at once what was wrong, and asked again.
+// A number that does not come through a client is taken for none.
+func TestAnUnfitAnswer(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		w := newWorld(t, making{door: ann})
+		var asked []string
+		o := &sdk.ClientOptions{ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			asked = append(asked, r.Params.Message)
+			content := map[string]any{"username": "u", "email": "u@example.com"}
+			if len(asked) == 1 {
+				content["other"] = "x"
+			}
+			return &sdk.ElicitResult{Action: "accept", Content: content}, nil
+		}}
+		r := call(t, w.client(revision, o, nil), "test_elicitation", map[string]any{"message": "who?"})
+		if r.IsError || len(asked) != 2 || !strings.HasPrefix(asked[1], "This was not taken: ") || !strings.Contains(asked[1], "other") {
+			t.Errorf("%q, asked %q", say(r), asked)
+		}
+	})
+	for _, c := range []struct {
+		content any
+		exact   bool
+	}{{map[string]any{"n": 1.5}, true}, {map[string]any{"n": 9007199254740991.0}, true}, {map[string]any{"n": 9007199254740992.0}, false}, {[]any{map[string]any{"n": -1e300}}, false}} {
+		if exact(c.content) != c.exact {
+			t.Errorf("%v", c)
+		}
+	}
 }
 
 // TestAToolsQuestionElsewhere: where the client cannot ask, or must not, the inbox does.

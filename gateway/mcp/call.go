@@ -112,13 +112,15 @@ func (c *calling) enter(ctx context.Context, back *backend) error {
 		return nil
 	}
 	fresh := events.TurnKey{Trace: c.order.trace, Turn: c.door.cfg.NewID()}
-	if c.order.tool.readonly() && c.order.key == "" {
-		if _, err := c.door.marked(ctx, back, c.order.mark); errors.Is(err, bus.ErrNotFound) {
-			c.key = fresh // nothing comes of making it twice
-			return nil
-		}
+	cell, found, err := c.door.cellOf(ctx, back, c.order)
+	switch {
+	case err != nil:
+		return err
+	case !found && c.order.tool.readonly() && c.order.key == "":
+		c.key = fresh // nothing comes of making it twice
+		return nil
 	}
-	m, again, err := c.door.take(ctx, back, c.order.mark, fresh)
+	m, again, err := c.door.take(ctx, back, cell, fresh)
 	if err != nil {
 		return err
 	}

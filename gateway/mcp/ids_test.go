@@ -129,7 +129,10 @@ func TestIDsAtStreams(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":1`: `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`,
 		`hello`:                   `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`,
-		`5`:                       `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		`[]`:                      `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		`[{"jsonrpc":"2.0","id":1.5,"method":"ping"}]`: `{"jsonrpc":"2.0","id":1.5,"result":`,
+		`[[]]`: `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		`5`:    `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
 		`{"jsonrpc":"1.0","id":9.5,"method":"ping"}`:      `{"jsonrpc":"2.0","id":9.5,"error":{"code":-32600,`,
 		`{"jsonrpc":"2.0","id":null,"method":"ping"}`:     `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
 		`{"jsonrpc":"2.0","id":[1],"method":"ping"}`:      `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
@@ -145,6 +148,42 @@ func TestIDsAtStreams(t *testing.T) {
 	_ = inW.Close()
 	must(t, <-ended)
 }
+
+// TestAClientThatDoesNotRead holds nothing up: the door closes, and Speak returns.
+func TestAClientThatDoesNotRead(t *testing.T) {
+	w := newWorld(t, making{})
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	d := w.open(making{})
+	ended := make(chan error, 1)
+	go func() { ended <- d.Speak(t.Context(), Streams{In: inR, Out: unclosed{outW}}) }()
+	for i := range 3 { // nobody reads the answers
+		_, err := fmt.Fprintf(inW, `{"jsonrpc":"2.0","id":%d,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`+"\n", i)
+		must(t, err)
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		d.Close()
+	}()
+	for range 2 {
+		select {
+		case <-closed:
+			closed = nil
+		case err := <-ended:
+			must(t, err)
+		case <-within(t).Done():
+			t.Fatal("a client that does not read holds the door")
+		}
+	}
+	_ = outR.Close() // as the end of the process does
+	_ = inW.Close()
+}
+
+// unclosed is the end of a pipe that others hold too.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
 
 // TestEitherSpelling: server:tool and server.tool are server__tool, at this door too.
 func TestEitherSpelling(t *testing.T) {

@@ -124,7 +124,32 @@ func readInput(r events.InputRequest, said sdk.InputResponse) (events.InputAnswe
 	if content == nil {
 		content = map[string]any{}
 	}
+	if !exact(content) {
+		return out, fmt.Errorf("%s: a number of 2^53 or beyond does not come through a client as it was meant: answer at the inbox", r.ID)
+	}
 	var err error
 	out.Content, err = json.Marshal(content)
 	return out, err
+}
+
+// exact says whether the numbers in content are those that were sent: the SDK reads them as
+// float64, which keeps no integer from 2^53 on.
+func exact(content any) bool {
+	switch v := content.(type) {
+	case float64:
+		return v > -keepable && v < keepable
+	case map[string]any:
+		for _, x := range v {
+			if !exact(x) {
+				return false
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if !exact(x) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
@@ -42,7 +42,8 @@ func (l *linesIn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// message is a line as it is given on, or nothing.
+// message is a line as it is given on, or nothing. Of several messages in one each is given
+// on by itself, and answered by itself: most revisions know no batches.
 func (l *linesIn) message(line []byte) []byte {
 	switch line = bytes.TrimSpace(line); {
 	case len(line) == 0:
@@ -50,17 +51,31 @@ func (l *linesIn) message(line []byte) []byte {
 	case !json.Valid(line):
 		l.back.answer(nil, &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the line is no JSON: a message is one line"})
 		return nil
+	case line[0] != '[':
+		return l.one(line)
 	}
+	var batch []json.RawMessage
+	if err := json.Unmarshal(line, &batch); err != nil || len(batch) == 0 {
+		l.back.answer(nil, unanswerable("an empty batch"))
+		return nil
+	}
+	var out []byte
+	for _, m := range batch {
+		out = append(out, l.one(m)...)
+	}
+	return out
+}
+
+// one is a message as it is given on, or nothing.
+func (l *linesIn) one(line []byte) []byte {
 	kept, _, err := l.ids.in(line)
 	if err != nil {
 		l.back.answer(nil, err)
 		return nil
 	}
-	if line[0] != '[' {
-		if _, err := jsonrpc.DecodeMessage(kept); err != nil {
-			l.back.answer(idOf(line), unanswerable("no message of JSON-RPC 2.0: %s", events.Visible(err.Error())))
-			return nil
-		}
+	if _, err := jsonrpc.DecodeMessage(kept); err != nil {
+		l.back.answer(idOf(line), unanswerable("no message of JSON-RPC 2.0: %s", events.Visible(err.Error())))
+		return nil
 	}
 	return append(bytes.Clone(kept), '\n')
 }
@@ -89,22 +104,67 @@ func (l *linesIn) line() ([]byte, error) {
 // Close is io.Closer's.
 func (l *linesIn) Close() error { return l.from.Close() }
 
-// linesOut writes messages to a client, a line each, from any goroutine.
+// linesOut writes messages to a client, a line each, from any goroutine. A client that does
+// not read holds nobody once gone is closed, but for a moment.
 type linesOut struct {
-	to  io.WriteCloser
-	ids ids
-	mu  sync.Mutex
+	to   io.WriteCloser
+	ids  ids
+	turn chan struct{} // holds one while a line is written
+	gone <-chan struct{}
+}
+
+func newLinesOut(to io.WriteCloser, k ids, gone <-chan struct{}) *linesOut {
+	return &linesOut{to: to, ids: k, turn: make(chan struct{}, 1), gone: gone}
 }
 
 // Write is io.Writer's, of one line.
 func (l *linesOut) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n, err := l.to.Write(l.ids.out(b))
-	if err == nil {
-		n = len(b)
+	if !l.waits() {
+		return 0, errClosed
 	}
-	return min(n, len(b)), err
+	said, done, ended := bytes.Clone(l.ids.out(b)), make(chan struct{}, 1), error(nil)
+	go func() { // it ends when the client reads or its end is closed, which may be with the process
+		_, ended = l.to.Write(said)
+		<-l.turn
+		done <- struct{}{}
+	}()
+	select {
+	case <-done:
+	case <-l.gone:
+		late := time.NewTimer(lastWords)
+		defer late.Stop()
+		select {
+		case <-done:
+		case <-late.C:
+			return 0, errClosed
+		}
+	}
+	if ended != nil {
+		return 0, ended
+	}
+	return len(b), nil
+}
+
+// waits takes the turn to write, and says whether it came in time.
+func (l *linesOut) waits() bool {
+	select {
+	case l.turn <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case l.turn <- struct{}{}:
+		return true
+	case <-l.gone:
+	}
+	late := time.NewTimer(lastWords)
+	defer late.Stop()
+	select {
+	case l.turn <- struct{}{}:
+		return true
+	case <-late.C:
+		return false
+	}
 }
 
 // Close is io.Closer's.

@@ -94,6 +94,35 @@ func (d *Door) tryTake(ctx context.Context, back *backend, cell string, fresh ev
 	return m, true, d.put(ctx, back, &m)
 }
 
+// cellOf is the cell of a call's mark. found says that it is one that waits for a person,
+// which the same call meets from any session: an agent that has begun anew asks in another.
+func (d *Door) cellOf(ctx context.Context, back *backend, o order) (cell string, found bool, err error) {
+	if o.held == "" {
+		return o.mark, false, nil
+	}
+	m, err := d.marked(ctx, back, o.held)
+	if err == nil {
+		if g := d.onItsWay(m.key()); g != nil {
+			select {
+			case <-g.done:
+				m, err = d.marked(ctx, back, o.held)
+			case <-ctx.Done():
+				return "", false, ctx.Err()
+			}
+		}
+	}
+	switch {
+	case errors.Is(err, bus.ErrNotFound) || err == nil && o.named && m.value.Trace != o.trace:
+		return o.mark, false, nil
+	case err != nil:
+		return "", false, err
+	}
+	if found, err = d.stillOpen(ctx, back, m); err != nil || !found {
+		return o.mark, false, err
+	}
+	return o.held, true, nil
+}
+
 // stillOpen says whether the answer of a marked turn is still for whoever asks the same.
 func (d *Door) stillOpen(ctx context.Context, back *backend, m mark) (bool, error) {
 	v, err := back.Desk.Get(ctx, m.key())

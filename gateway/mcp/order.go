@@ -34,6 +34,8 @@ type order struct {
 	trace string
 	turn  events.TurnSubmitted
 	mark  string // the cell of what makes two requests one: see same
+	held  string // the cell that stands for it while a person is waited for, in whatever trace; "" where there is a key
+	named bool   // the request names its trace
 }
 
 // read reads a request. Its errors are the protocol's.
@@ -70,6 +72,8 @@ func (d *Door) read(v *visit, req *sdk.CallToolRequest) (order, error) {
 		o.mark = same("key", who.ID, tool.Name, o.key, args)
 	} else {
 		o.mark = same("call", who.ID, o.trace, tool.Name, args)
+		o.held = same("held", who.ID, workspace, tool.Name, args)
+		_, o.named = req.Params.Meta[MetaTrace]
 	}
 	return o, nil
 }

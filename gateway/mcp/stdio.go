@@ -33,7 +33,10 @@ func (d *Door) Speak(ctx context.Context, s Streams) error {
 	if s.Trace == "" {
 		s.Trace = traceID("streams", d.cfg.NewID())
 	}
-	out := &linesOut{to: s.Out, ids: d.ids}
+	own, over := context.WithCancel(ctx)
+	defer over()
+	defer context.AfterFunc(d.life, over)()
+	out := newLinesOut(s.Out, d.ids, own.Done())
 	in := &linesIn{from: s.In, read: bufio.NewReaderSize(s.In, 64<<10), ids: d.ids, back: out}
 	t := &streams{door: d, said: s, inner: &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: maxBody}}
 	ss, err := d.kept.Connect(ctx, t, nil)

@@ -16,16 +16,19 @@ type counts struct {
 	byEnd    map[string]uint64
 	requests map[string]uint64
 	gaps     uint64
-	behind   uint64    // commits
+	behind   uint64    // commits, when the log was last looked at
+	pending  uint64    // commits that were read since, and not told yet
 	oldest   time.Time // of the first commit that was not told; zero: all were
 }
 
 // Ends of a span, as far as the exporter is concerned.
 var spanEnds = []string{"sent", "repeated", "rejected", "given_up", "unsampled"}
 
-func (c *counts) begin() { c.set(func() { c.works, c.behind, c.oldest = true, 0, time.Time{} }) }
-func (c *counts) end()   { c.set(func() { c.works = false }) }
-func (c *counts) gap()   { c.set(func() { c.gaps++ }) }
+func (c *counts) begin() {
+	c.set(func() { c.works, c.behind, c.pending, c.oldest = true, 0, 0, time.Time{} })
+}
+func (c *counts) end() { c.set(func() { c.works = false }) }
+func (c *counts) gap() { c.set(func() { c.gaps++ }) }
 
 func (c *counts) set(f func()) {
 	c.mu.Lock()
@@ -59,6 +62,7 @@ func (c *counts) request(end string) {
 // reading notes a commit that is being told.
 func (c *counts) reading(at time.Time) {
 	c.set(func() {
+		c.pending++
 		if c.oldest.IsZero() {
 			c.oldest = at
 		}
@@ -68,7 +72,7 @@ func (c *counts) reading(at time.Time) {
 // at notes that everything before next was told, of a log that goes to head.
 func (c *counts) at(head, next events.Position) {
 	c.set(func() {
-		c.behind, c.oldest = 0, time.Time{}
+		c.behind, c.pending, c.oldest = 0, 0, time.Time{}
 		if head.Seq > next.Seq {
 			c.behind = head.Seq - next.Seq
 		}
@@ -80,7 +84,7 @@ var (
 	metricRequests = prometheus.NewDesc("sluice_otlp_requests_total", "Requests to the collector, by how they ended.", []string{"outcome"}, nil)
 	metricGaps     = prometheus.NewDesc("sluice_otlp_gaps_total", "Times that commits left the log before their spans were exported.", nil, nil)
 	metricRole     = prometheus.NewDesc("sluice_otlp_exporting", "1 where this node is the one of the cluster that exports spans.", nil, nil)
-	metricBehind   = prometheus.NewDesc("sluice_otlp_lag_commits", "Commits whose spans were not exported when the log was last looked at.", nil, nil)
+	metricBehind   = prometheus.NewDesc("sluice_otlp_lag_commits", "Commits that are known and whose spans were not exported.", nil, nil)
 	metricLag      = prometheus.NewDesc("sluice_otlp_lag_seconds", "Age of the oldest commit whose spans were not exported; 0 where there is none.", nil, nil)
 )
 
@@ -115,7 +119,7 @@ func (x *Exporter) Collect(out chan<- prometheus.Metric) {
 			return
 		}
 		gauge(metricRole, 1)
-		gauge(metricBehind, float64(c.behind))
+		gauge(metricBehind, float64(max(c.behind, c.pending)))
 		lag := 0.0
 		if !c.oldest.IsZero() {
 			lag = max(0, now.Sub(c.oldest).Seconds())

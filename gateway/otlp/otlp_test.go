@@ -269,6 +269,11 @@ func TestACollectorThatRefusesEverything(t *testing.T) {
 		for range 3 {
 			<-asked
 		}
+		var waiting uint64
+		x.counts.set(func() { waiting = max(x.counts.behind, x.counts.pending) })
+		if waiting == 0 {
+			t.Error("no commit is known to wait")
+		}
 		c.Say(func(int, int) collector.Answer { return collector.Answer{} })
 		poll(t, "all spans", func() bool { return len(c.Named("turn")) == 5 })
 		x.Stop()

@@ -24,7 +24,7 @@ var bin string
 
 func TestMain(m *testing.M) {
 	mcptest.Main(context.Background()) // a scripted MCP server, in a process that is to be one
-	workerMain()   // a worker that serves tools, likewise
+	workerMain()                       // a worker that serves tools, likewise
 	os.Exit(run(m))
 }
 

@@ -415,7 +415,7 @@ func TestMCPServerOverHTTP(t *testing.T) {
 					inner.ServeHTTP(w, r)
 				}
 			}))
-			defer at.Close()
+			t.Cleanup(at.Close) // behind the node's end: its streams last until then
 			p := newPlace(t)
 			n := p.serve("--mcp-servers", serversFile(t, "", map[string]any{"far": map[string]any{
 				"type": "http", "url": at.URL + "/mcp", "headers": map[string]string{"Authorization": "Bearer ${MCP_TOKEN:-s3cret}"},

@@ -220,6 +220,9 @@ func TestOTLPByEnvironment(t *testing.T) {
 		if fmt.Sprintf("%x", s.TraceId) != parent[3:35] || s.Resource["deployment.environment.name"] != "test" || s.Resource["service.name"] != "sluice" {
 			t.Errorf("%s: %x %v", s.Name, s.TraceId, s.Resource)
 		}
+		if s.Resource["service.instance.id"] != n.Boot || s.Resource["host.name"] == "" || s.Resource["service.version"] == "" {
+			t.Errorf("%s is of %v, want the node %s", s.Name, s.Resource, n.Boot)
+		}
 		if strings.Contains(s.Span.String(), "sk-AAAA") {
 			t.Errorf("a secret is in %s", s.Span)
 		}

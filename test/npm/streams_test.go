@@ -137,10 +137,29 @@ var stricter = map[string]string{
 	"too-large":        "an SDK has no bounds",
 }
 
-const noIndex = "without an index OpenAI's SDK loses the calls; local servers do leave it out, and ids tell the calls apart"
+// What several of the streams below have in common.
+const (
+	noIndex  = "without an index OpenAI's SDK loses the calls; local servers do leave it out, and ids tell the calls apart"
+	newIDs   = "some routers give chunks an id of their own; OpenAI's SDK begins another message with each"
+	oneIndex = "a router gives all calls one index, and each an id; OpenAI's SDK glues them together"
+	asObject = "a server sends arguments as an object where a text is meant; OpenAI's SDK makes [object Object] of it"
+	empty    = "a backend in wide use ends with an empty output: the SDK believes it, and the calls are lost"
+)
 
 // explained are the streams that become calls here and something else there, by name, and why.
 var explained = map[string]string{
+	"openai: a router that gives each chunk an id of its own":                         newIDs,
+	"openai: the end and the usage have an id of their own":                           newIDs,
+	"openai: one index for all calls, each whole and with an id of its own":           oneIndex,
+	"openai: the same in one chunk, and a third in pieces":                            oneIndex,
+	"openai: a call that gets its index in a later delta":                             noIndex,
+	"openai: an empty function_call beside tool_calls says nothing":                   "a server sends an empty function_call, the form of old, with every message; OpenAI's SDK wants a name in it",
+	"openai: an empty object, and then pieces":                                        asObject,
+	"openai: an empty object, and nothing more":                                       asObject,
+	"responses: the same, and the response is empty":                                  empty,
+	"responses: the same, behind a text, and the response is empty":                   empty,
+	"responses: the end comes twice, and response.done":                               "an event that OpenAI's SDK does not know, behind an end that is the same again",
+	"anthropic: message_start twice, the same, as behind some routers":                "Anthropic's SDK takes no message_start twice; one that is the same is no other message",
 	"openai: no index: an id opens a call, and a third with an index is a third":      noIndex,
 	"openai: no index, one after the other: arguments alone go on with the last call": noIndex,
 	"openai: no index, ids tell the open calls apart":                                 noIndex,
@@ -148,7 +167,7 @@ var explained = map[string]string{
 	"openai: no ids at all":                                         "calls without ids are told apart by their index, and answered under ids that are made; the SDK wants the server to make them",
 	"openai: a custom tool":                                         "OpenAI's SDK cannot accumulate custom calls of Chat Completions: it looks for function in each",
 	"openai: arguments as a value":                                  "a chunk without a role and an object in place of a text, as one local server sends it",
-	"responses: a backend that sends the items by themselves alone": "a backend in wide use ends with an empty output: the SDK believes it, and the calls are lost",
+	"responses: a backend that sends the items by themselves alone": empty,
 	"responses: incomplete, without items: those that came by themselves are refused, done or not": "the same, cut off: who keeps the items that came has ids that need answers",
 }
 

@@ -33,8 +33,14 @@ type execution struct {
 // listing is what a server has.
 type listing struct {
 	tools []definition
-	bad   []error       // of what cannot be used, each with the tool's name
+	bad   []unusable    // what cannot be used
 	fresh time.Duration // how long the server says that it stays so; 0: it does not say
+}
+
+// unusable is a tool that cannot be used, and why.
+type unusable struct {
+	name string // the server's own; "" of what is none
+	why  error
 }
 
 // page is one answer to a request for the list, as it came.
@@ -109,24 +115,29 @@ func (s *session) page(ctx context.Context, cursor string) (p page, err error) {
 	return p, json.Unmarshal(r.Result, &p)
 }
 
+// cannot notes that a tool cannot be used.
+func (l *listing) cannot(d definition, why string) {
+	l.bad = append(l.bad, unusable{d.Name, fmt.Errorf("%s: %s", shown(d.Name), why)})
+}
+
 // take adds one tool, or says why it cannot be used.
 func (l *listing) take(raw json.RawMessage, seen, kept map[string]bool) {
 	d := definition{raw: raw}
 	if err := json.Unmarshal(objects(raw, "annotations", "execution"), &d); err != nil || d.Name == "" {
-		l.bad = append(l.bad, fmt.Errorf("a tool that is none: %s", clip(shown(string(raw)), 120)))
+		l.bad = append(l.bad, unusable{why: fmt.Errorf("a tool that is none: %s", clip(shown(string(raw)), 120))})
 		return
 	}
 	if seen[d.Name] {
-		l.bad = append(l.bad, fmt.Errorf("%s: it is listed twice, and the first counts", shown(d.Name)))
+		l.cannot(d, "it is listed twice, and the first counts")
 		return
 	}
 	seen[d.Name] = true
 	if kept != nil && !kept[d.Name] {
-		l.bad = append(l.bad, fmt.Errorf("%s: its x-mcp-header annotations are not those of the protocol", shown(d.Name)))
+		l.cannot(d, "its x-mcp-header annotations are not those of the protocol")
 		return
 	}
 	if d.Execution != nil && d.Execution.TaskSupport == "required" {
-		l.bad = append(l.bad, fmt.Errorf("%s: it can only be called as a task, which is not spoken here", shown(d.Name)))
+		l.cannot(d, "it can only be called as a task, which is not spoken here")
 		return
 	}
 	l.tools = append(l.tools, d)

@@ -78,6 +78,22 @@ func mend(s map[string]any, tuples bool) (changed bool) {
 			changed = true
 		}
 	}
+	for _, name := range []string{"properties", "$defs", "definitions", "patternProperties"} {
+		named, _ := s[name].(map[string]any)
+		for child, v := range named {
+			if v == nil {
+				named[child], changed = map[string]any{}, true
+			}
+		}
+	}
+	if word, ok := s["type"].(string); ok && !slices.Contains(types, word) {
+		delete(s, "type")
+		changed = true
+	}
+	if tuples {
+		changed = mendLimit(s, "minimum", "exclusiveMinimum") || changed
+		changed = mendLimit(s, "maximum", "exclusiveMaximum") || changed
+	}
 	if _, odd := s["required"].(bool); odd {
 		delete(s, "required") // draft 3 had it in the property
 		changed = true
@@ -92,6 +108,23 @@ func mend(s map[string]any, tuples bool) (changed bool) {
 		changed = true
 	}
 	return changed
+}
+
+// types are JSON Schema's.
+var types = []string{"null", "boolean", "object", "array", "number", "string", "integer"}
+
+// mendLimit turns draft 4's limits, where exclusive was yes or no, into those of today.
+func mendLimit(s map[string]any, limit, exclusive string) bool {
+	yes, old := s[exclusive].(bool)
+	if !old {
+		return false
+	}
+	delete(s, exclusive)
+	if v, ok := s[limit]; yes && ok {
+		s[exclusive] = v
+		delete(s, limit)
+	}
+	return true
 }
 
 // objects has {} for [] in the members of an object that are named, at its top: PHP has

@@ -19,13 +19,16 @@ func TestSchemasAreMended(t *testing.T) {
 		`{"type":["object"]}`:               `{"type":"object"}`,
 		`{"type":["object","null"]}`:        `{"type":["object","null"]}`,
 		`{"type":"object","required":null}`: `{"type":"object"}`,
-		`{"type":"object","properties":{"x":{"enum":null,"default":null,"maximum":1.50}}}`:                  `{"properties":{"x":{"default":null,"maximum":1.50}},"type":"object"}`,
-		`{"type":"object","properties":{"x":{"required":true}}}`:                                            `{"properties":{"x":{}},"type":"object"}`,
-		`{"type":"object","properties":{"x":{"items":[{"type":"string"}],"additionalItems":false}}}`:        `{"properties":{"x":{"items":false,"prefixItems":[{"type":"string"}]}},"type":"object"}`,
-		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","x":{"items":[{}]}}`:          `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","x":{"items":[{}]}}`,
-		`{"$schema":"https://example.com/s","type":"object"}`:                                               `{"type":"object"}`,
-		`{"type":"object","properties":{"x":{"const":{"properties":[],"required":null}}}}`:                  `{"type":"object","properties":{"x":{"const":{"properties":[],"required":null}}}}`,
-		`{"type":"object","properties":{"properties":{"properties":[]},"required":{"anyOf":[{"not":[]}]}}}`: `{"properties":{"properties":{"properties":{}},"required":{"anyOf":[{}]}},"type":"object"}`,
+		`{"type":"object","properties":{"x":{"enum":null,"default":null,"maximum":1.50}}}`:                                `{"properties":{"x":{"default":null,"maximum":1.50}},"type":"object"}`,
+		`{"type":"object","properties":{"x":{"required":true}}}`:                                                          `{"properties":{"x":{}},"type":"object"}`,
+		`{"type":"object","properties":{"x":{"items":[{"type":"string"}],"additionalItems":false}}}`:                      `{"properties":{"x":{"items":false,"prefixItems":[{"type":"string"}]}},"type":"object"}`,
+		`{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","x":{"items":[{}]}}`:                        `{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","x":{"items":[{}]}}`,
+		`{"$schema":"https://example.com/s","type":"object"}`:                                                             `{"type":"object"}`,
+		`{"type":"object","properties":{"x":{"const":{"properties":[],"required":null}}}}`:                                `{"type":"object","properties":{"x":{"const":{"properties":[],"required":null}}}}`,
+		`{"type":"object","properties":{"properties":{"properties":[]},"required":{"anyOf":[{"not":[]}]}}}`:               `{"properties":{"properties":{"properties":{}},"required":{"anyOf":[{}]}},"type":"object"}`,
+		`{"type":"object","properties":{"x":{"minimum":0,"exclusiveMinimum":true,"maximum":9,"exclusiveMaximum":false}}}`: `{"properties":{"x":{"exclusiveMinimum":0,"maximum":9}},"type":"object"}`,
+		`{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"x":{"minimum":0,"exclusiveMinimum":true}}}`:  `{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"x":{"minimum":0,"exclusiveMinimum":true}}}`,
+		`{"type":"object","properties":{"x":{"type":"any"},"y":null}}`:                                                    `{"properties":{"x":{},"y":{}},"type":"object"}`,
 		`7`: `7`, `{"type"`: `{"type"`,
 	} {
 		if got := string(mended(json.RawMessage(schema))); got != want {
@@ -71,6 +74,23 @@ func TestToolsOfServersThatAreNotStrict(t *testing.T) {
 	}
 	if vs := tools.Validate(w.tool("tuple"), json.RawMessage(`{"x":[1]}`)); len(vs) != 1 || vs[0].Path != "/x/0" {
 		t.Errorf("%v", vs)
+	}
+}
+
+// What the file denies may be as it likes; what it asks for has to be there.
+func TestAToolThatCannotBeAndIsDenied(t *testing.T) {
+	task := mcptest.Options{Tools: []string{"echo"}, Extra: []string{`{"name":"task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}`}}
+	w := begin(t, task, func(_ *world, s *Server, _ *Config) { s.Deny = []string{"task"} })
+	if st := w.state(); len(st.Refused) != 0 || len(st.Tools) != 1 {
+		t.Errorf("%+v", st)
+	}
+	w = begin(t, task, func(_ *world, s *Server, _ *Config) { s.Tiers = map[string]events.Tier{"task": events.Readonly} })
+	if st := w.state(); len(st.Refused) != 1 || !strings.HasPrefix(st.Refused[0], "task: it can only be called as a task") {
+		t.Errorf("%+v", st)
+	}
+	w = begin(t, task, func(_ *world, s *Server, _ *Config) { s.Deny = []string{"task", "tusk"} })
+	if st := w.state(); len(st.Refused) != 1 || !strings.HasPrefix(st.Refused[0], "tusk: the file names it") {
+		t.Errorf("%+v", st)
 	}
 }
 

@@ -42,6 +42,9 @@ func (s Server) missing(l listing) []error {
 	for _, d := range l.tools {
 		there[d.Name] = true
 	}
+	for _, b := range l.bad {
+		there[b.name] = true
+	}
 	names := slices.Concat(s.Allow, s.Deny, s.HonoursKey, slices.Collect(maps.Keys(s.Tiers)))
 	slices.Sort(names)
 	var out []error
@@ -60,7 +63,12 @@ func (s Server) allows(tool string) bool {
 
 // made are the tools of a list, sorted by the server's own names, with what cannot be one.
 func (s *server) made(l listing) (list []tools.Tool, offers []Offer, bad []error) {
-	bad = append(slices.Clone(l.bad), s.spec.missing(l)...)
+	for _, b := range l.bad {
+		if b.name == "" || s.spec.allows(b.name) { // what is denied may be as it likes
+			bad = append(bad, b.why)
+		}
+	}
+	bad = append(bad, s.spec.missing(l)...)
 	sorted := slices.SortedFunc(slices.Values(l.tools), func(a, b definition) int { return strings.Compare(a.Name, b.Name) })
 	taken := map[string]string{}
 	for _, d := range sorted {

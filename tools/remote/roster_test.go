@@ -92,11 +92,21 @@ func TestWorkersAgeAway(t *testing.T) {
 		if len(v.Workers) != 1 || v.Workers[0].Running != 3 || v.Workers[0].Room != 7 || v.Status != wire.StatusServing {
 			t.Errorf("the view is %+v", v)
 		}
+		if st := v.Workers[0].Status; st != wire.StatusServing {
+			t.Errorf("it is %s", st)
+		}
+		var seen []string
 		gone := took(func() {
-			for len(s.r.View().Tools[0].Workers) > 0 {
+			for ws := s.r.View().Tools[0].Workers; len(ws) > 0; ws = s.r.View().Tools[0].Workers {
+				if len(seen) == 0 || seen[len(seen)-1] != ws[0].Status {
+					seen = append(seen, ws[0].Status)
+				}
 				pass(time.Second)
 			}
 		})
+		if fmt.Sprint(seen) != "[serving silent]" {
+			t.Errorf("a worker that dies is %v", seen)
+		}
 		s.there("saw", true)
 		away := gone + took(func() {
 			for len(s.r.View().Tools) > 0 {

@@ -10,6 +10,10 @@ import (
 	"github.com/sluice-run/sluice/tools/remote/wire"
 )
 
+// statusSilent is that of a worker that serves, and has not been heard for as long as one
+// may be silent at work: it may have died, and is gone once Config.Gone has passed.
+const statusSilent = "silent"
+
 // View is who serves which tool, as far as is known here.
 func (r *Roster) View() bus.WorkerTools {
 	r.mu.Lock()
@@ -31,6 +35,9 @@ func (r *Roster) View() bus.WorkerTools {
 		for _, w := range slices.SortedFunc(maps.Keys(p.seats), compareWorkers) {
 			s := p.seats[w]
 			t := p.standing(s)
+			if t.Status == wire.StatusServing && r.cfg.Now().Sub(s.heard) > r.cfg.silence() {
+				t.Status = statusSilent
+			}
 			v.Workers = append(v.Workers, bus.WorkerSeat{
 				Worker: w.String(), Status: t.Status, Why: t.Why, Definition: s.digest, About: s.here.About,
 				Since: s.here.Since, Heard: s.heard.UTC(), Running: s.here.Running, Room: s.here.Room,
