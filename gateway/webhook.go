@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
-	"github.com/sluice-run/sluice/projections"
 	"github.com/sluice-run/sluice/gateway/role"
+	"github.com/sluice-run/sluice/projections"
 )
 
 // WebhookConfig is what a webhook is made of. Desk, URL and Holder are required; zero
