@@ -74,6 +74,9 @@ func TestToolsAskAcrossDeaths(t *testing.T) {
 			t.Errorf("call %d: %d", i, got)
 		}
 	}
+	for _, i := range []string{"0", "4"} { // BEFORE the kill, which is not about them
+		n.until("asks", "t", "completed", i)
+	}
 	poll(t, "call 2 has had its effect, and call 3 runs", func() bool {
 		return p.answered(v, 2) == 1 && len(of(n.events("asks", "t"), "started", "3")) == 2
 	})
