@@ -25,17 +25,22 @@ func isTerminal(w io.Writer) bool {
 // sink is where a command's output goes. After the first error nothing more is
 // written: whoever reads has seen enough, or the disk is full.
 type sink struct {
-	w   io.Writer
-	mu  sync.Mutex
-	err error
+	w    io.Writer
+	turn sync.Mutex // held while it is written: for as long as nobody reads
+	mu   sync.Mutex // guards err
+	err  error
 }
 
 func (s *sink) write(text string) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.failed() != nil {
+		return
+	}
+	_, err := io.WriteString(s.w, text)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err == nil {
-		_, s.err = io.WriteString(s.w, text)
-	}
+	s.err = err
 }
 
 // Write is io.Writer's, for what lays out columns.

@@ -230,6 +230,18 @@ func TestAToolsOwnQuestion(t *testing.T) {
 	})
 }
 
+// TestAQuestionHasAnEmptyContent, for clients that look at it first.
+func TestAQuestionHasAnEmptyContent(t *testing.T) {
+	w := newWorld(t, making{door: ann})
+	p := w.poster("2026-07-28")
+	p.header.Set("Mcp-Name", "approve_me")
+	meta := strings.Replace(strings.TrimSuffix(p.meta, ","), `clientCapabilities":{}`, `clientCapabilities":{"elicitation":{}}`, 1)
+	_, body := p.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"approve_me","arguments":{"v":1},"_meta":{` + meta + `}}}`)
+	if !strings.Contains(body, `"inputRequests":{`) || strings.Contains(body, `"content":null`) {
+		t.Errorf("%s", body)
+	}
+}
+
 // TestAnUnfitAnswer: who sits at the client is told at once what was wrong, and asked again.
 // A number that does not come through a client is taken for none.
 func TestAnUnfitAnswer(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -111,6 +112,7 @@ type linesOut struct {
 	ids  ids
 	turn chan struct{} // holds one while a line is written
 	gone <-chan struct{}
+	lost atomic.Bool // a line was given up: its rest would stand before the next one
 }
 
 func newLinesOut(to io.WriteCloser, k ids, gone <-chan struct{}) *linesOut {
@@ -119,7 +121,7 @@ func newLinesOut(to io.WriteCloser, k ids, gone <-chan struct{}) *linesOut {
 
 // Write is io.Writer's, of one line.
 func (l *linesOut) Write(b []byte) (int, error) {
-	if !l.waits() {
+	if l.lost.Load() || !l.waits() {
 		return 0, errClosed
 	}
 	said, done, ended := bytes.Clone(l.ids.out(b)), make(chan struct{}, 1), error(nil)
@@ -136,6 +138,7 @@ func (l *linesOut) Write(b []byte) (int, error) {
 		select {
 		case <-done:
 		case <-late.C:
+			l.lost.Store(true)
 			return 0, errClosed
 		}
 	}
@@ -163,6 +166,7 @@ func (l *linesOut) waits() bool {
 	case l.turn <- struct{}{}:
 		return true
 	case <-late.C:
+		l.lost.Store(true)
 		return false
 	}
 }
