@@ -307,6 +307,7 @@ func TestAnotherNodeTakesThePlace(t *testing.T) {
 // FuzzCursor: a stranger's cursor is a name or an error.
 func FuzzCursor(f *testing.F) {
 	f.Add(writeCursor("echo"))
+	f.Add("YWZ0ZXIgY0") // another spelling of c's
 	f.Add("")
 	f.Fuzz(func(t *testing.T, s string) {
 		name, err := readCursor(s)

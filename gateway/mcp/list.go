@@ -251,7 +251,7 @@ func readCursor(s string) (string, error) {
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	name, ok := strings.CutPrefix(string(b), cursorMark)
-	if err != nil || !ok || !events.ValidToolName(name) {
+	if err != nil || !ok || !events.ValidToolName(name) || writeCursor(name) != s { // base64 has several spellings
 		return "", errCursor
 	}
 	return name, nil
