@@ -43,18 +43,11 @@ func (a *API) getEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case a.streams <- struct{}{}:
-		defer func() { <-a.streams }()
-	default:
-		return problem(http.StatusServiceUnavailable, "streams", "There are too many event streams",
-			fmt.Sprintf("%d are open", cap(a.streams)), "close one, or read from another node")
+	leave, err := a.place(r)
+	if err != nil {
+		return err
 	}
-	share := visitOf(r).share
-	if !a.shares.stream(share, 1) {
-		return tooMany(fmt.Sprintf("%s has %d event streams open", share.id, a.limits.EachStreams), time.Second)
-	}
-	defer a.shares.stream(share, -1)
+	defer leave()
 	if a.metrics != nil {
 		a.metrics.streams.Inc()
 		defer a.metrics.streams.Dec()

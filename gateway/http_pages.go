@@ -27,23 +27,30 @@ func waitOf(q url.Values, most time.Duration) (time.Duration, error) {
 	return time.Duration(n) * time.Millisecond, nil
 }
 
-// slot takes a place among those who wait for events, with those who have a stream of
-// them; false: there is none left, for anybody or for this one.
-func (a *API) slot(r *http.Request) (leave func(), ok bool) {
-	share := visitOf(r).share
+// place takes a place among the event streams, or says whose they all are.
+func (a *API) place(r *http.Request) (leave func(), err error) {
 	select {
 	case a.streams <- struct{}{}:
 	default:
-		return nil, false
+		return nil, problem(http.StatusServiceUnavailable, "streams", "There are too many event streams",
+			fmt.Sprintf("%d are open", cap(a.streams)), "close one, or read from another node")
 	}
+	share := visitOf(r).share
 	if !a.shares.stream(share, 1) {
 		<-a.streams
-		return nil, false
+		return nil, tooMany(fmt.Sprintf("%s has %d event streams open", share.id, a.limits.EachStreams), time.Second)
 	}
 	return func() {
 		a.shares.stream(share, -1)
 		<-a.streams
-	}, true
+	}, nil
+}
+
+// slot takes a place among those who wait for events, with those who have a stream of
+// them; false: there is none left, for anybody or for this one.
+func (a *API) slot(r *http.Request) (leave func(), ok bool) {
+	leave, err := a.place(r)
+	return leave, err == nil
 }
 
 // wantsPage says whether events are asked for page by page, and not as a stream.

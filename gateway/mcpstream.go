@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -24,18 +23,11 @@ func listens(body []byte) bool {
 // stream; it is pinged, so that a reader who has gone is noticed, and ends where its
 // reader is not let in any more.
 func (a *API) mcpStream(w http.ResponseWriter, r *http.Request) error {
-	select {
-	case a.streams <- struct{}{}:
-		defer func() { <-a.streams }()
-	default:
-		return problem(http.StatusServiceUnavailable, "streams", "There are too many event streams",
-			fmt.Sprintf("%d are open", cap(a.streams)), "close one, or read from another node")
+	leave, err := a.place(r)
+	if err != nil {
+		return err
 	}
-	share := visitOf(r).share
-	if !a.shares.stream(share, 1) {
-		return tooMany(fmt.Sprintf("%s has %d event streams open", share.id, a.limits.EachStreams), time.Second)
-	}
-	defer a.shares.stream(share, -1)
+	defer leave()
 	ctx, stop := a.untilClosing(r)
 	within, end := context.WithCancelCause(ctx)
 	out := &pinged{ResponseWriter: w, control: http.NewResponseController(w)}

@@ -5,57 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/sluice-run/sluice/events"
 )
 
-// toUnicode is JSON without bytes that are no UTF-8, and without escapes that are
-// half of a surrogate pair: they become U+FFFD here, once, and never again.
-func toUnicode(b []byte) []byte {
-	b = bytes.ToValidUTF8(b, []byte("\uFFFD"))
-	if !bytes.Contains(b, []byte(`\u`)) {
-		return b
-	}
-	out := make([]byte, 0, len(b))
-	for i := 0; i < len(b); {
-		n, lone := escape(b[i:])
-		if lone {
-			out = append(out, `\ufffd`...)
-		} else {
-			out = append(out, b[i:i+n]...)
-		}
-		i += n
-	}
-	return out
-}
-
-// escape is the length of the first character of b, or of the escape it begins
-// with; lone says that the escape is half of a pair. A pair is one of 12 bytes.
-func escape(b []byte) (n int, lone bool) {
-	if b[0] != '\\' || len(b) < 2 {
-		return 1, false
-	}
-	r, ok := unit(b)
-	switch {
-	case !ok:
-		return 2, false // \\ and \" must not be read as the beginning of another
-	case !utf16.IsSurrogate(r):
-		return 6, false
-	}
-	if low, ok := unit(b[6:]); ok && utf16.DecodeRune(r, low) != utf8.RuneError {
-		return 12, false
-	}
-	return 6, true
-}
-
-// unit is the value of the \uXXXX that b begins with.
-func unit(b []byte) (rune, bool) {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
-	return rune(n), err == nil
-}
+// toUnicode is JSON in which everything is text. What is none becomes U+FFFD here, once,
+// and never again.
+func toUnicode(b []byte) []byte { return events.WholeJSON(b) }
 
 // checkDepth counts brackets outside strings, BEFORE anything recursive reads b.
 func checkDepth(b []byte) error {
