@@ -152,6 +152,24 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// TestATimerThatHasRunOutIsNoTask until it begins: whoever stopped in that moment has left
+// nothing that runs.
+func TestATimerThatHasRunOutIsNoTask(t *testing.T) {
+	w, _ := testWorld(t, 1)
+	m := w.Machine("m")
+	begun, counted := false, -1
+	m.After(time.Second, func() { begun, counted = true, m.Tasks() })
+	w.Advance(start.Add(time.Second))
+	if begun || m.Tasks() != 0 || m.Timers(0) != 0 {
+		t.Errorf("begun %t, %d tasks, %d timers", begun, m.Tasks(), m.Timers(0))
+	}
+	for w.Step() {
+	}
+	if !begun || counted != 1 || m.Tasks() != 0 {
+		t.Errorf("begun %t, %d tasks in it, %d after it", begun, counted, m.Tasks())
+	}
+}
+
 // TestDeathInBetween: a machine dies when its call has reached the log and its answer
 // has not come back, or before that.
 func TestDeathInBetween(t *testing.T) {

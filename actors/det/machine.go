@@ -63,11 +63,12 @@ func (m *Machine) Kill() {
 	}
 }
 
-// Tasks is how many tasks of the machine have not ended.
+// Tasks is how many tasks of the machine have not ended. The function of a timer that
+// has run out is one of them once it has begun: until then it is a timer, of no time.
 func (m *Machine) Tasks() int {
 	n := 0
 	for _, t := range m.w.tasks {
-		if t.m == m {
+		if t.m == m && (!t.due || t.fn == nil) {
 			n++
 		}
 	}

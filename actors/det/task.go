@@ -16,6 +16,7 @@ type task struct {
 	what string
 	k    *worker
 	fn   func() // what it begins with; nil once it has begun
+	due  bool   // it is the function of a timer that has run out
 
 	waits bool
 	until [4]<-chan struct{}
@@ -76,9 +77,11 @@ func (t *task) String() string {
 }
 
 // spawn makes a task that has not begun.
-func (w *World) spawn(m *Machine, fn func()) {
+func (w *World) spawn(m *Machine, fn func()) *task {
 	w.made++
-	w.tasks = append(w.tasks, &task{m: m, rank: w.made, fn: fn})
+	t := &task{m: m, rank: w.made, fn: fn}
+	w.tasks = append(w.tasks, t)
+	return t
 }
 
 // resume runs the task until it waits or ends.

@@ -114,10 +114,11 @@ func (w *World) Advance(to time.Time) {
 			w.now = x.at
 		}
 		x.fired = true
-		if x.m == nil {
+		switch {
+		case x.m == nil:
 			x.fn()
-		} else {
-			x.m.Go(x.fn)
+		case !x.m.dead:
+			w.spawn(x.m, x.fn).due = true
 		}
 	}
 	if to.After(w.now) {

@@ -269,7 +269,7 @@ func (s *sim) leave(n *node) {
 	n.m.Go(func() {
 		err := n.Stop(context.Background())
 		s.note("%s has stopped: %v", n.m.Name(), err)
-		// A timer that only tells an actor something, in a moment, finds it gone.
+		// A timer that only tells an actor something, in a moment or just now, finds it gone.
 		if left, timers := n.m.Tasks()-1, n.m.Timers(5*time.Second); left > s.deaf(n) || timers > 0 {
 			s.fail("stop: %s has stopped, and %d tasks and %d timers of it are left:\n%s", n.m.Name(), left, timers, s.w)
 		}
