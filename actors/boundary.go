@@ -90,7 +90,7 @@ func (a *turnActor) stuck(c actor.Context) {
 	owner, seen := cmp.Or(a.owner, a.was), a.state.Owner
 	a.orphan(owner)
 	n.do(func() {
-		err := n.appendDecided(n.ctx, key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
+		_, err := n.appendDecided(n.ctx, key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
 			return n.abandoning(t, now, owner, seen, d)
 		})
 		if err != nil {

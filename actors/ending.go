@@ -113,8 +113,7 @@ var errMovedOn = errors.New("the turn has moved on since it was read")
 // long as that is so.
 func (n *Node) endTurn(was lifecycle.Turn, reply string) error {
 	cmd := lifecycle.Finish{Boot: n.cfg.Boot, Node: n.cfg.Name, Reply: reply, Retention: n.cfg.Retention}
-	var before, after lifecycle.Turn
-	err := n.appendDecided(n.ctx, was.Key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
+	is, err := n.appendDecided(n.ctx, was.Key, func(t lifecycle.Turn, now time.Time) ([]events.Record, events.Owner, error) {
 		if t.Owner != was.Owner || (t.Parked == nil) != (was.Parked == nil) {
 			return nil, events.Owner{}, errMovedOn
 		}
@@ -126,17 +125,16 @@ func (n *Node) endTurn(was lifecycle.Turn, reply string) error {
 			return nil, events.Owner{}, err
 		}
 		by := events.Owner{Boot: n.cfg.Boot, Epoch: t.Owner.Epoch + 1}
-		before, after = t, lifecycle.FoldOn(t, events.Commit{Turn: t.Key, At: now, By: by, Records: recs})
-		return recs, by, n.parking(after)
+		return recs, by, n.parking(lifecycle.FoldOn(t, events.Commit{Turn: t.Key, At: now, By: by, Records: recs}))
 	})
-	if err != nil || after.Submitted == nil {
+	if err != nil || is.after.Submitted == nil {
 		return err
 	}
 	if err := n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {
 		n.barrierFailed(n.ctx, err)
 		return err
 	}
-	n.finished(before, after)
+	n.finished(is.before, is.after)
 	return nil
 }
 

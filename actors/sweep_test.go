@@ -2,6 +2,7 @@ package actors
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -130,6 +131,41 @@ func TestAnOwnerIsLostWhereNobodyServes(t *testing.T) {
 	defer dies.Connect()
 	testNode(t, b, sweeping, testTool("echo", events.Readonly, echo))
 	wantLasts(t, ended(t, b, key), "unknown denied")
+}
+
+// TestWhatWasNotKeptIsNotTold: a turn's deadline is about to be noted, and a person's no
+// comes first. What would have been appended is nobody's answer.
+func TestWhatWasNotKeptIsNotTold(t *testing.T) {
+	log := memlog.New(memlog.Config{})
+	b := log.View("b")
+	far := testNode(t, log.View("a"), func(c *Config) { c.Placements = []string{"far"} }, testTool("ask", events.Approval, echo))
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("ask"), Placement: "far", CanAsk: true, Limits: events.Limits{DeadlineMS: 3_600_000}})
+	parked := until(t, b, key, "parking", func(turn lifecycle.Turn) bool { return turn.Parked != nil })
+	stopNode(t, far)
+
+	later := func() time.Time { return time.Now().Add(2 * time.Hour) }
+	n := testNode(t, b, func(c *Config) { c.Sweep, c.Now = -1, later }, testTool("echo", events.Readonly, echo))
+	told, stop := n.Watch(key)
+	defer stop()
+	var once sync.Once
+	log.SetFaults(&memlog.Faults{Append: func(c events.Commit) (bool, error) {
+		if c.By.Boot == n.cfg.Boot {
+			once.Do(func() {
+				as(t, b, key, lifecycle.Reject{Call: 0, By: events.Principal{ID: "me", Kind: lifecycle.KindPerson}})
+			})
+		}
+		return false, nil
+	}})
+	defer log.SetFaults(nil)
+	if err := n.endTurn(parked, ""); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case f := <-told:
+		t.Errorf("somebody was told %s, which is not in the log", f.Turn.Calls[0].Terminal.Kind())
+	default:
+	}
+	wantLasts(t, until(t, b, key, "being refused", func(turn lifecycle.Turn) bool { return !turn.Calls[0].Open() }), "denied")
 }
 
 // TestATurnThatGrowsTooOld is abandoned before the log forgets it, with an answer
