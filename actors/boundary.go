@@ -43,15 +43,8 @@ func (a *turnActor) boundary(c actor.Context, p any) {
 		return
 	}
 	a.inc = incarnations.Add(1)
-	for _, cmd := range a.cmds {
-		if b, ok := cmd.(lifecycle.Begin); ok {
-			a.unstarted(b, nil)
-		}
-	}
-	// What was decided on top of the log is dropped with the state that it had led to:
-	// an answer that comes before the log was read must not be numbered behind it.
-	a.spec, a.specOld, a.stateOld = a.state, true, true
-	a.pend, a.cmds, a.flown, a.answers, a.behind = nil, nil, nil, nil, nil
+	a.undecide()
+	a.answers, a.behind = nil, nil
 	a.open, a.ask, a.waits, a.flight, a.parking, a.ending = 0, false, false, false, false, false
 	a.planing, a.failing, a.reading = false, false, false
 	if a.timer != nil { // it would speak to the last incarnation
@@ -70,6 +63,32 @@ func (a *turnActor) boundary(c actor.Context, p any) {
 	}
 	inc, self := a.inc, c.Self()
 	a.n.after(100*time.Millisecond<<a.panics, func() { a.n.root.Send(self, reopen{inc}) })
+}
+
+// undecide drops what was decided on top of the log, with the state that it had led to:
+// an answer that comes before the log was read must not be numbered behind it. What was
+// taken for a start is given back, unless the log may have that start.
+func (a *turnActor) undecide() {
+	a.spec, a.specOld, a.stateOld = a.state, true, true
+	for _, b := range begins(a.cmds) {
+		a.unstarted(b, nil)
+	}
+	for _, b := range begins(a.flown) { // nobody knows yet whether the log has it
+		a.doubt = append(a.doubt, b)
+	}
+	a.pend, a.cmds, a.flown = nil, nil, nil
+}
+
+// begins are the starts among commands: what was taken for them has to be given back
+// where they do not come about.
+func begins(cmds []lifecycle.Command) []lifecycle.Begin {
+	var out []lifecycle.Begin
+	for _, cmd := range cmds {
+		if b, ok := cmd.(lifecycle.Begin); ok {
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // terminated hears that a call's actor has gone. One that nobody has stopped has

@@ -287,3 +287,57 @@ func TestLimitsOnAServer(t *testing.T) {
 		t.Errorf("%d slots and %d tokens were given", slots.Load(), tokens.Load())
 	}
 }
+
+// TestAPanicKeepsNoSlot: an actor breaks when it has decided a start, and the start is not
+// in the log yet. What the start had taken is given back, or, where it may be on its way
+// into the log, judged once the log was read.
+func TestAPanicKeepsNoSlot(t *testing.T) {
+	t.Parallel()
+	for name, flown := range map[string]bool{"decided": false, "on its way": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := memlog.New(memlog.Config{})
+			c := newCrowd()
+			defer close(c.open)
+			b := l.View("door")
+			n := testNode(t, l.View("a"), limited(t, lifecycle.LimitRule{ID: "few", Tool: "svc", Concurrency: 1, Wait: lifecycle.MaxLimitWait}), testTool("svc", events.Readonly, c.run))
+			submit(t, b, events.TurnSubmitted{Calls: calls("svc")})
+			eventually(t, "the slot taken", func() bool { return slotsHeld(t, b, "few") == 1 })
+			key := submit(t, b, events.TurnSubmitted{Calls: calls("svc")})
+			turn := until(t, b, key, "waiting for a slot", func(turn lifecycle.Turn) bool {
+				return len(turn.Calls) > 0 && turn.Calls[0].Phase == lifecycle.PhaseAuthorized
+			})
+
+			slot, err := n.locks.slot(t.Context(), key.Call(0), lifecycle.LimitUse{LimitRule: lifecycle.LimitRule{ID: "other", Concurrency: 1}}, n.cfg.Steady().Add(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored, err := b.Load(t.Context(), key, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := newTurnActor(n, key, stored, false)
+			a.mine = claimed{turn.Owner, turn.Claim.Reply}
+			a.refold(stored)
+			begin := lifecycle.Begin{Verdict: *turn.Calls[0].Verdict, Limits: []events.Limit{{Rule: "other", Slot: slot}}}
+			for _, g := range lifecycle.StartGates {
+				begin.Findings = append(begin.Findings, lifecycle.Finding{Gate: g})
+			}
+			a.command(begin)
+			if len(a.cmds) != 1 || a.spec.Calls[0].Phase != lifecycle.PhaseStarted {
+				t.Fatalf("the start was not decided: it is %s", a.spec.Calls[0].Phase)
+			}
+			if flown {
+				a.flown, a.cmds = a.cmds, nil
+			}
+			a.undecide()
+			if flown != (slotsHeld(t, b, "other") == 1 && len(a.doubt) == 1) {
+				t.Errorf("%d slots are held, %d starts in doubt", slotsHeld(t, b, "other"), len(a.doubt))
+			}
+			if flown { // it is not in the log, and the call goes another way
+				a.unstarted(begins(a.doubt)[0], nil)
+			}
+			eventually(t, "the slot given back", func() bool { return slotsHeld(t, b, "other") == 0 })
+		})
+	}
+}

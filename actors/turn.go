@@ -40,6 +40,7 @@ type turnActor struct {
 	pend    []events.Record
 	cmds    []lifecycle.Command // that pend came from: decided again after a conflict
 	flown   []lifecycle.Command // those of the append under way
+	doubt   []lifecycle.Command // starts that were on their way into the log as this actor panicked
 	flight  bool                // an append or a reload is under way
 	ask     bool                // a flush is in the mailbox
 	waits   bool                // a flush comes in a moment
@@ -473,8 +474,8 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 		return
 	}
 	had := a.owner
-	cmds := append(a.flown, a.cmds...)
-	a.flown, a.cmds = nil, nil
+	cmds := slices.Concat(a.doubt, a.flown, a.cmds)
+	a.doubt, a.flown, a.cmds = nil, nil, nil
 	a.refold(m.commits)
 	if a.state.Submitted == nil { // the log has lost it: nobody was told that it is there
 		a.n.log.Error("a turn has no events any more: dropped", "turn", a.key.String())
@@ -498,6 +499,10 @@ func (a *turnActor) loaded(c actor.Context, m loaded) {
 	if a.hopeless == "" {
 		for _, cmd := range cmds {
 			a.command(cmd)
+		}
+	} else {
+		for _, b := range begins(cmds) {
+			a.unstarted(b, nil)
 		}
 	}
 	if a.owner.Boot == "" && a.state.Ended == nil {
