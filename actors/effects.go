@@ -267,9 +267,13 @@ func (a *turnActor) parked(m due) {
 	}
 }
 
-// end waits for the barrier behind the turn's last commit.
-func (a *turnActor) end() {
+// end waits for the barrier behind the turn's last commit. What calls held is given up
+// before that, also where the actor broke as it had folded their ends.
+func (a *turnActor) end(c actor.Context) {
 	a.ending = true
+	for _, call := range a.state.Calls {
+		a.settled(c, call)
+	}
 	n, inc, self := a.n, a.inc, a.self
 	n.do(func() {
 		if err := n.cfg.Bus.Barrier().Wait(n.ctx); err != nil {

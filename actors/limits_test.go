@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/asynkron/protoactor-go/actor"
+
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
@@ -340,4 +342,28 @@ func TestAPanicKeepsNoSlot(t *testing.T) {
 			eventually(t, "the slot given back", func() bool { return slotsHeld(t, b, "other") == 0 })
 		})
 	}
+}
+
+// TestTheEndOfATurnLetsGoOfAll: of a call, too, whose end was folded as the actor broke.
+func TestTheEndOfATurnLetsGoOfAll(t *testing.T) {
+	t.Parallel()
+	l := memlog.New(memlog.Config{})
+	b := l.View("door")
+	rule := lifecycle.LimitRule{ID: "few", Tool: "svc", Concurrency: 1}
+	n := testNode(t, l.View("a"), limited(t, rule), testTool("svc", events.Readonly, echo))
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("svc")})
+	wantLasts(t, ended(t, b, key), "completed")
+	eventually(t, "the slot given back", func() bool { return slotsHeld(t, b, "few") == 0 })
+	if _, err := n.locks.slot(t.Context(), key.Call(0), lifecycle.LimitUse{LimitRule: rule}, n.cfg.Steady().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := b.Load(t.Context(), key, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newTurnActor(n, key, stored, false)
+	a.self = actor.NewPID("nonhost", "gone")
+	a.refold(stored)
+	a.end(nil)
+	eventually(t, "the slot given back once more", func() bool { return slotsHeld(t, b, "few") == 0 })
 }

@@ -260,11 +260,11 @@ func (a *turnActor) pump(c actor.Context) {
 		return
 	}
 	if a.state.Ended != nil && !a.flight && len(a.pend) == 0 {
-		a.end()
+		a.end(c)
 		return
 	}
 	if a.state.Parked != nil && a.state.Owner == a.owner && !a.flight && len(a.pend) == 0 {
-		a.end()
+		a.end(c)
 		return
 	}
 	if a.plan(c) {
