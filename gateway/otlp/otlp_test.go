@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/projections"
 	"github.com/sluice-run/sluice/test/collector"
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -128,7 +129,7 @@ func TestACollectorThatIsDown(t *testing.T) {
 					}
 					return collector.Answer{}
 				})
-				var said record
+				var said proc.Text
 				x := working(t, w.exporter(address, func(c *Config) { c.Target.Protocol, c.Log = protocol, slog.New(slog.NewTextHandler(&said, nil)) }))
 				w.turns("one", 10)
 				poll(t, "all spans", func() bool { return len(c.Named("turn")) == 10 })
@@ -294,7 +295,7 @@ func TestPartialSuccess(t *testing.T) {
 		c.Say(func(request, _ int) collector.Answer {
 			return collector.Answer{Rejected: 2, Message: "too old\nforged=line", Keep: true}
 		})
-		var said record
+		var said proc.Text
 		x := working(t, w.exporter(address, func(c *Config) { c.Target.Protocol, c.Log = protocol, slog.New(slog.NewTextHandler(&said, nil)) }))
 		w.turns("one", 1)
 		poll(t, "all spans", func() bool { return len(c.Named("turn")) == 1 })
@@ -367,7 +368,7 @@ func TestALostTail(t *testing.T) {
 		on(0, &events.Started{Attempt: 2, Owner: next}))
 	w.end(key, 1)
 	w.turns("after", 2)
-	var said record
+	var said proc.Text
 	x = working(t, w.exporter(c.HTTP(t), func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&said, nil)) }))
 	poll(t, "all spans", func() bool { return len(c.Named("turn")) == 5 })
 	x.Stop()

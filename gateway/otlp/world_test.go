@@ -1,9 +1,7 @@
 package otlp
 
 import (
-	"bytes"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -120,24 +118,6 @@ func (w *world) turns(trace string, n int) {
 		w.end(key, 2)
 	}
 	w.sync()
-}
-
-// record is a log that can be read while it is written.
-type record struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (r *record) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(b)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
 }
 
 // exporter starts one with short pauses. change may set more.

@@ -51,7 +51,6 @@ type Cluster struct {
 	Servers []*Server // as many as Config says, in the order of their names s1, s2, s3
 
 	cfg   Config
-	spawn *spawner
 	mu    sync.Mutex
 	nodes []*Node
 }
@@ -78,7 +77,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 func start(ctx context.Context, cfg Config) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, spawn: newSpawner()}
+	c := &Cluster{cfg: cfg}
 	if err := c.prepare(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -211,7 +210,6 @@ func (c *Cluster) Close() error {
 	for _, s := range c.Servers {
 		s.Kill()
 	}
-	c.spawn.close()
 	return nil
 }
 

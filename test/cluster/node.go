@@ -48,7 +48,7 @@ func (c *Cluster) Node(cfg NodeConfig) (*Node, error) {
 		}
 		cfg.Port = free[0]
 	}
-	n := &Node{process: process{name: cfg.Name, log: c.path("log", cfg.Name+".log"), spawn: c.spawn}, c: c, cfg: cfg}
+	n := &Node{process: process{name: cfg.Name, log: c.path("log", cfg.Name+".log")}, c: c, cfg: cfg}
 	c.nodes = append(c.nodes, n)
 	return n, nil
 }

@@ -8,17 +8,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 // process is a program that can be started, ended in every way, and started again.
 type process struct {
-	name  string
-	log   string // path of the file that its standard error goes to, one incarnation behind the other
-	spawn *spawner
+	name string
+	log  string // path of the file that its standard error goes to, one incarnation behind the other
 
 	starting sync.Mutex // one start at a time; whoever ends the process need not wait for it
 	mu       sync.Mutex
@@ -91,9 +90,10 @@ func (p *process) begin(path string, args, env []string) (run *incarnation, out 
 	defer w.Close()
 	cmd := exec.Command(path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, w, log
-	cmd.Env = append(clean(os.Environ()), env...)
-	cmd.SysProcAttr = attributes()
-	if err := p.spawn.do(cmd.Start); err != nil {
+	cmd.Env = proc.Env(env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is not for it: it is told to end in its turn
+	started, err := proc.Start(cmd)
+	if err != nil {
 		return nil, nil, errors.Join(err, in.Close(), out.Close())
 	}
 	run = &incarnation{cmd: cmd, in: in, ended: make(chan struct{})}
@@ -101,7 +101,7 @@ func (p *process) begin(path string, args, env []string) (run *incarnation, out 
 	p.run = run
 	p.mu.Unlock()
 	go func() {
-		_ = cmd.Wait() // how it ended is in its state
+		_ = started.Wait() // how it ended is in its state
 		_ = in.Close()
 		run.code = cmd.ProcessState.ExitCode()
 		close(run.ended)
@@ -123,17 +123,6 @@ func (r *incarnation) over() bool {
 func (r *incarnation) kill() {
 	_ = r.cmd.Process.Kill() // one that has ended needs none
 	<-r.ended
-}
-
-// clean is an environment without settings of the developer's own.
-func clean(env []string) []string {
-	var out []string
-	for _, e := range env {
-		if !strings.HasPrefix(e, "SLUICE_") && !strings.HasPrefix(e, "XDG_DATA_HOME=") {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // current is the last incarnation, nil if there was none.
@@ -245,37 +234,4 @@ func tail(s string, n int) string {
 		return "…" + s[len(s)-n:]
 	}
 	return s
-}
-
-// spawner starts every process on one thread, which lives as long as they do: the
-// kernel ends them with it.
-type spawner struct {
-	starts chan func()
-	once   sync.Once
-	done   chan struct{}
-}
-
-func newSpawner() *spawner {
-	s := &spawner{starts: make(chan func()), done: make(chan struct{})}
-	go func() {
-		defer close(s.done)
-		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		for start := range s.starts {
-			start()
-		}
-	}()
-	return s
-}
-
-// do runs start on the spawner's thread.
-func (s *spawner) do(start func() error) error {
-	started := make(chan error)
-	s.starts <- func() { started <- start() }
-	return <-started
-}
-
-// close ends the thread. Every process has to be gone, and no other may be started.
-func (s *spawner) close() {
-	s.once.Do(func() { close(s.starts) })
-	<-s.done
 }

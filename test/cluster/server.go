@@ -28,7 +28,7 @@ type Server struct {
 func (c *Cluster) newServer(i, port int, routes []int) *Server {
 	name := fmt.Sprintf("s%d", i+1)
 	s := &Server{
-		process: process{name: name, log: c.path("log", name+".log"), spawn: c.spawn},
+		process: process{name: name, log: c.path("log", name+".log")},
 		orders:  orders{Name: name, Port: port, Route: routes[i], Dir: c.path(name), Sync: c.cfg.Sync, ReadyTimeout: startLimit},
 		program: c.cfg.Program,
 	}

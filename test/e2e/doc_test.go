@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(append(leaks.OfServers, goleak.IgnoreTopFunction("github.com/sluice-run/sluice/test/e2e.spawner"))...); err != nil && code == 0 {
+	if err := goleak.Find(leaks.OfServers...); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

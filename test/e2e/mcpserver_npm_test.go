@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/test/npm"
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 const (
@@ -28,7 +29,7 @@ func spoke(t *testing.T, path string, args ...string) string {
 	defer stop()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(clean(os.Environ()), "HOME="+cmd.Dir) // what it keeps of its own is nobody's
+	cmd.Env = proc.Env("HOME=" + cmd.Dir) // what it keeps of its own is nobody's
 	cmd.WaitDelay = 10 * time.Second
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,10 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 // patience is how long anything may take that has to come about by itself.
@@ -37,30 +37,12 @@ func poll(t *testing.T, what string, fact func() bool) {
 	}
 }
 
-// record is what a process writes, readable while it does.
-type record struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (r *record) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(b)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
-}
-
 // process is a program that runs.
 type process struct {
 	cmd  *exec.Cmd
 	out  io.ReadCloser // nil where the output is recorded
-	said record        // standard output, where it is recorded
-	log  record        // standard error
+	said proc.Text     // standard output, where it is recorded
+	log  proc.Text     // standard error
 
 	ended chan struct{} // closed when it has ended
 	code  int           // exit code; -1 where a signal ended it. Set BEFORE ended is closed
@@ -71,8 +53,7 @@ func launch(t *testing.T, in io.Reader, pipe bool, path string, args ...string) 
 	t.Helper()
 	p := &process{cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.cmd.Stdin, p.cmd.Stderr = in, &p.log
-	p.cmd.Env = clean(os.Environ())
-	p.cmd.SysProcAttr = attributes()
+	p.cmd.Env = proc.Env()
 	var read *os.File
 	if pipe {
 		r, w, err := os.Pipe()
@@ -84,14 +65,15 @@ func launch(t *testing.T, in io.Reader, pipe bool, path string, args ...string) 
 	} else {
 		p.cmd.Stdout = &p.said
 	}
-	if err := spawn(p.cmd.Start); err != nil {
+	run, err := proc.Start(p.cmd)
+	if err != nil {
 		if read != nil {
 			_ = read.Close()
 		}
 		t.Fatal(err)
 	}
 	go func() {
-		err := p.cmd.Wait()
+		err := run.Wait()
 		var failed *exec.ExitError
 		if err != nil && !errors.As(err, &failed) {
 			p.log.Write([]byte(err.Error()))
@@ -106,17 +88,6 @@ func launch(t *testing.T, in io.Reader, pipe bool, path string, args ...string) 
 		}
 	})
 	return p
-}
-
-// clean is an environment without settings of the developer's own.
-func clean(env []string) []string {
-	var out []string
-	for _, e := range env {
-		if !strings.HasPrefix(e, "SLUICE_") && !strings.HasPrefix(e, "XDG_DATA_HOME=") {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // signal sends a signal; a process that has ended gets none.

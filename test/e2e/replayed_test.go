@@ -24,6 +24,7 @@ import (
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/projections"
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 var replayedAll = flag.Bool("replayed", true, "export what each test's nodes leave in their log, and replay it")
@@ -168,7 +169,7 @@ func (r *replays) decided() {
 func (r *replays) verb(args ...string) spoken {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.ctx, replay(r.t), args...)
-	cmd.Env = clean(os.Environ())
+	cmd.Env = proc.Env()
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/test/npm"
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 // TestCodingAgent: the files of the example, put into a project, do what its page says, for a
@@ -25,15 +26,16 @@ func TestCodingAgent(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), patience)
 		defer stop()
 		cmd := exec.CommandContext(ctx, node, append([]string{inspector, "--cli", "--config", "mcp.json", "--server", "sluice"}, more...)...)
-		cmd.Dir, cmd.SysProcAttr, cmd.WaitDelay = project, attributes(), 10*time.Second
+		cmd.Dir, cmd.WaitDelay = project, 10*time.Second
 		path := strings.Join([]string{bin, filepath.Join(server, "node_modules", ".bin"), filepath.Dir(node), os.Getenv("PATH")}, string(filepath.ListSeparator))
 		cmd.Env = clean("HOME="+home, "XDG_DATA_HOME=", "MCP_INSPECTOR_SECRET_STORE=memory", "PATH="+path)
 		var said, log bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &said, &log
-		if err := spawn(cmd.Start); err != nil {
+		run, err := proc.Start(cmd)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); err != nil {
+		if err := run.Wait(); err != nil {
 			t.Fatalf("%q: %v\n%s%s", more, err, said.String(), log.String())
 		}
 		return said.String()

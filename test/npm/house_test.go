@@ -2,7 +2,6 @@ package npm_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/sluice-run/sluice/test/model"
 	"github.com/sluice-run/sluice/test/npm"
 	"github.com/sluice-run/sluice/test/ports"
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 // patience is how long anything may take that has to come about by itself.
@@ -44,7 +43,7 @@ func run(m *testing.M) int {
 	}
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(goleak.IgnoreTopFunction("github.com/sluice-run/sluice/test/npm_test.spawner")); err != nil && code == 0 {
+	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -61,24 +60,6 @@ func build(pairs ...string) error {
 		}
 	}
 	return nil
-}
-
-// record is what a process writes, readable while it does.
-type record struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (r *record) Write(b []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(b)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
 }
 
 // clean is an environment without settings of the developer's own.
@@ -100,9 +81,9 @@ type house struct {
 	*client.Client
 	t           *testing.T
 	dir, url    string
-	work, books string // workspace, and ledger of the fixtures
-	cmd         *exec.Cmd
-	log         record
+	work, books string        // workspace, and ledger of the fixtures
+	node        *proc.Program // nil while it does not run
+	log         proc.Text
 }
 
 func newHouse(t *testing.T) *house {
@@ -139,15 +120,14 @@ func (h *house) start() {
 	h.t.Helper()
 	cmd := exec.Command(filepath.Join(bin, "sluice-node"), "serve", "--json", "--data", filepath.Join(h.dir, "data"), "--workspace", h.work,
 		"--ledger", h.books, "--fixtures", "--http", strings.TrimPrefix(h.url, "http://"), "--listen-nats", "none")
-	cmd.Env, cmd.Stderr, cmd.SysProcAttr = clean(), &h.log, attributes()
+	cmd.Env, cmd.Stderr = clean(), &h.log
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		err = spawn(cmd.Start)
+		h.node, err = proc.Start(cmd)
 	}
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.cmd = cmd
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.Contains(line, `"ready"`) {
 		h.t.Fatalf("the node does not get ready: %q, %v\n%s", line, err, h.log.String())
@@ -156,12 +136,10 @@ func (h *house) start() {
 
 // kill ends the node as a crash would, and waits until it is gone.
 func (h *house) kill() {
-	if h.cmd == nil {
-		return
+	if h.node != nil {
+		h.node.Kill()
+		h.node = nil
 	}
-	_ = h.cmd.Process.Kill() // one that has ended needs none
-	_ = h.cmd.Wait()
-	h.cmd = nil
 }
 
 func (h *house) write(name, text string) {
@@ -201,14 +179,15 @@ func (h *house) begin(t *testing.T, a agent, m *model.Server, trace string, more
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = clean("SLUICE_URL="+h.url, "OPENAI_BASE_URL="+m.URL+"/v1", "OPENAI_API_KEY=none", "ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=none",
 		"GOOGLE_GEMINI_BASE_URL="+m.URL, "GEMINI_API_KEY=none", "MODEL=scripted")
-	var said record
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &said, &said, attributes()
-	if err := spawn(cmd.Start); err != nil {
+	var said proc.Text
+	cmd.Stdout, cmd.Stderr = &said, &said
+	run, err := proc.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return func() string {
 		t.Helper()
-		if err := cmd.Wait(); err != nil {
+		if err := run.Wait(); err != nil {
 			for _, r := range m.Requests() {
 				if r.Error != "" {
 					t.Logf("the model refused %s: %s", r.Path, r.Error)

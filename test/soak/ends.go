@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 // terminals are the kinds that end a call.
@@ -76,7 +78,7 @@ func effects(path string) ([]effect, error) {
 // verify has sluice-replay check the laws over the whole log.
 func verify(ctx context.Context, path string, where []string) (bool, string) {
 	cmd := exec.CommandContext(ctx, path, append([]string{"verify"}, where...)...)
-	cmd.Env = clean(os.Environ())
+	cmd.Env = proc.Env()
 	out, err := cmd.CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	says := lines[len(lines)-1]

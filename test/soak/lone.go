@@ -8,10 +8,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
-	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/sluice-run/sluice/test/proc"
 )
 
 // lone is a node that keeps its log itself. It can be ended in every way, and
@@ -21,13 +21,7 @@ type lone struct {
 	args      []string
 
 	mu  sync.Mutex
-	run *life // nil BEFORE the first start
-}
-
-// life is one start of the node.
-type life struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
+	run *proc.Program // nil BEFORE the first start
 }
 
 func newLone(path, log string, args []string) *lone { return &lone{path: path, log: log, args: args} }
@@ -44,8 +38,9 @@ func (l *lone) Start(ctx context.Context) error {
 		return err
 	}
 	cmd := exec.Command(l.path, l.args...)
-	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.SysProcAttr = w, log, clean(os.Environ()), attributes()
-	run, err := begin(cmd)
+	cmd.Stdout, cmd.Stderr, cmd.Env = w, log, proc.Env()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is not for it: the soak ends it in its turn
+	run, err := proc.Start(cmd)
 	_ = w.Close() // the node has its own
 	if err != nil {
 		return errors.Join(err, out.Close())
@@ -56,25 +51,8 @@ func (l *lone) Start(ctx context.Context) error {
 	return l.await(ctx, run, out)
 }
 
-// begin starts a program on a thread that stays until it has ended: the kernel ends
-// it with that thread.
-func begin(cmd *exec.Cmd) (*life, error) {
-	run := &life{cmd: cmd, ended: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in its state
-		}
-		close(run.ended)
-	}()
-	return run, <-started
-}
-
 // await reads the node's first line, and leaves its output to be drained.
-func (l *lone) await(ctx context.Context, run *life, out *os.File) error {
+func (l *lone) await(ctx context.Context, run *proc.Program, out *os.File) error {
 	first := make(chan error, 1)
 	go func() {
 		defer out.Close()
@@ -88,15 +66,15 @@ func (l *lone) await(ctx context.Context, run *life, out *os.File) error {
 		if err == nil {
 			return nil
 		}
-		<-run.ended
-		return fmt.Errorf("the node ended with status %d before it was ready; its log is %s", run.cmd.ProcessState.ExitCode(), l.log)
+		<-run.Ended
+		return fmt.Errorf("the node ended with status %d before it was ready; its log is %s", run.Cmd.ProcessState.ExitCode(), l.log)
 	case <-ctx.Done():
 		l.Kill()
 		return fmt.Errorf("the node was not ready: %w; its log is %s", ctx.Err(), l.log)
 	}
 }
 
-func (l *lone) life() *life {
+func (l *lone) life() *proc.Program {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.run
@@ -105,8 +83,7 @@ func (l *lone) life() *life {
 // Kill ends the node by SIGKILL, and waits until it is gone.
 func (l *lone) Kill() {
 	if r := l.life(); r != nil {
-		_ = r.cmd.Process.Kill() // one that has ended needs none
-		<-r.ended
+		r.Kill()
 	}
 }
 
@@ -121,7 +98,7 @@ func (l *lone) signal(s syscall.Signal) error {
 	if r == nil {
 		return errors.New("the node was never started")
 	}
-	return r.cmd.Process.Signal(s)
+	return r.Cmd.Process.Signal(s)
 }
 
 // Drain asks the node to end and returns its exit code; it is killed where it has
@@ -132,21 +109,10 @@ func (l *lone) Drain(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	select {
-	case <-r.ended:
-		return r.cmd.ProcessState.ExitCode(), nil
+	case <-r.Ended:
+		return r.Cmd.ProcessState.ExitCode(), nil
 	case <-ctx.Done():
 		l.Kill()
 		return -1, fmt.Errorf("the node did not drain: %w", ctx.Err())
 	}
-}
-
-// clean is an environment without settings of the developer's own.
-func clean(env []string) []string {
-	var out []string
-	for _, e := range env {
-		if !strings.HasPrefix(e, "SLUICE_") && !strings.HasPrefix(e, "XDG_DATA_HOME=") {
-			out = append(out, e)
-		}
-	}
-	return out
 }

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package e2e
-
-import "syscall"
-
-func attributes() *syscall.SysProcAttr { return nil }
-
-func spawn(start func() error) error { return start() }
