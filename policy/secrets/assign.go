@@ -49,15 +49,69 @@ func (f *finder) assign(i int) int {
 	if a.name == "sig" { // of a shared access signature
 		return f.signature(i)
 	}
+	blank := f.blanks(v)
+	if a.kind == "" {
+		a.kind = f.beside(a, v+blank)
+	}
 	if a.kind == "" {
 		return i
 	}
-	blank := f.blanks(v)
 	if strings.EqualFold(a.name, "authorization") || strings.HasSuffix(strings.ToLower(a.name), "-authorization") {
 		return f.header(v + blank)
 	}
 	return f.value(a, v+blank, blank == 0)
 }
+
+// beside is what a name that says nothing by itself holds: a value that an earlier name
+// is about, the password of a user who is named before it, a name and a password together.
+func (f *finder) beside(a assignment, v int) Kind {
+	switch name := strings.ToLower(a.name); {
+	case name == "value":
+		return f.labelled(a.from)
+	case name == "pass": // of openssl
+		if before := strings.TrimRight(f.text[max(0, a.from-maxBlanks-1):a.from], " "); a.colon && (strings.HasSuffix(before, "-passin") || strings.HasSuffix(before, "-passout")) {
+			return Password
+		}
+	case name == "pwd":
+		before := strings.ToLower(f.text[max(0, a.from-maxLook):a.from])
+		if folder(f.text[v+quoteAt(f.text, v):]) {
+			return ""
+		}
+		if strings.Contains(before, "user") || strings.Contains(before, "uid") || strings.Contains(before, "login") {
+			return Password
+		}
+	case strings.HasSuffix(name, "auth"):
+		v += quoteAt(f.text, v)
+		if n := f.run(b64, v); n <= maxLook && userAndPassword(f.text[v:v+n]) {
+			return Token
+		}
+	}
+	return ""
+}
+
+// folder says whether what pwd is begins like the path of one.
+func folder(s string) bool {
+	return s == "" || strings.IndexByte("/~.\\", s[0]) >= 0 || len(s) > 2 && s[1] == ':' && s[2] == '\\'
+}
+
+// labelled is what the member called value that begins at i holds: in front of it stands
+// its name, as XML, YAML and JSON write that.
+func (f *finder) labelled(i int) Kind {
+	rest := strings.TrimRight(f.text[max(0, i-maxLook):i], " \t\r\n\"',")
+	before := strings.TrimRightFunc(rest, inName)
+	kind := named(rest[len(before):])
+	before = strings.TrimRight(before, " \t\"'")
+	if kind == "" || !strings.HasSuffix(before, ":") && !strings.HasSuffix(before, "=") {
+		return ""
+	}
+	before = strings.TrimRight(before[:len(before)-1], " \t\"'")
+	if label := before[len(strings.TrimRightFunc(before, inName)):]; !slices.Contains(labelNames, strings.TrimLeft(label, "-")) {
+		return ""
+	}
+	return kind
+}
+
+func inName(r rune) bool { return r < 0x80 && nameByte[byte(r)] }
 
 func (f *finder) blanks(i int) int {
 	n := 0
@@ -97,25 +151,24 @@ func (f *finder) left(i int) (a assignment, ok bool) {
 		end--
 	}
 	a.tight = end == i
-	quote := byte(0)
 	if end > 1 && t[end-1] == ']' && (t[end-2] == '"' || t[end-2] == '\'') {
 		end--
 	}
-	if end > 0 && strings.IndexByte("\"'`", t[end-1]) >= 0 {
-		quote = t[end-1]
-		end--
-		if end > 0 && t[end-1] == '\\' {
-			end--
-		}
-	}
+	quote := quoteBefore(t, end)
+	end -= quote
 	begin := end
 	for begin > 0 && end-begin < maxName && nameByte[t[begin-1]] {
 		begin--
 	}
-	if begin == end || quote != 0 && (begin == 0 || t[begin-1] != quote) {
+	if quote > 1 { // what ends one as u0022 does is a name's byte, too
+		if at := strings.LastIndex(t[max(0, begin-quote):end], t[end:end+quote]); at >= 0 {
+			begin = max(0, begin-quote) + at + quote
+		}
+	}
+	if begin == end || quote > 0 && !strings.HasSuffix(t[:begin], t[end:end+quote]) {
 		return a, false
 	}
-	a.quoted = quote != 0
+	a.quoted = quote > 0
 	a.from, a.name = begin, strings.TrimLeft(t[begin:end], "-")
 	a.kind = named(a.name)
 	if lone := strings.ToLower(a.name); !a.quoted && (lone == "pass" || lone == "otp") {
@@ -148,33 +201,6 @@ func (f *finder) value(a assignment, v int, touching bool) int {
 		return v - 1
 	}
 	return f.add(v, v+f.bare(a, v, maxSecrets), a.kind)
-}
-
-// quoteAt is the length of the quote at i; 0 if there is none.
-func quoteAt(t string, i int) int {
-	if i < len(t) && strings.IndexByte("\"'`", t[i]) >= 0 {
-		return 1
-	}
-	if i+1 < len(t) && t[i] == '\\' && (t[i+1] == '"' || t[i+1] == '\'') {
-		return 2
-	}
-	return 0
-}
-
-// closing is where a text between quotes ends. It ends nowhere behind a line's end.
-func closing(t string, i int, quote string) (end int, closed bool) {
-	most := min(len(t), i+maxSecrets)
-	for ; i < most; i++ {
-		switch {
-		case strings.HasPrefix(t[i:], quote):
-			return i, true
-		case t[i] == '\n':
-			return i, false
-		case t[i] == '\\' && len(quote) == 1:
-			i++
-		}
-	}
-	return min(i, len(t)), false
 }
 
 // between says whether what stands between quotes is a secret.
@@ -325,6 +351,9 @@ func last(list []string) string { return list[len(list)-1] }
 // leastLikely is the length in bytes of the shortest value that is told from a word.
 const leastLikely = 6
 
+// leastRandom is the length in bytes of what has digits in it and is no name of a program.
+const leastRandom = 20
+
 // likely says whether a value looks like more than a word: letters and digits
 // together, and no path.
 func likely(s string) bool {
@@ -349,7 +378,7 @@ func reference(s string) bool {
 		return false
 	}
 	for _, p := range parts {
-		if p == "" || digits[p[0]] || dotted.run(p, 0) != len(p) {
+		if p == "" || digits[p[0]] || dotted.run(p, 0) != len(p) || len(p) >= leastRandom && digits.has(p) {
 			return false
 		}
 	}

@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"html"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -97,6 +100,13 @@ func TestLiterals(t *testing.T) {
 		"capitals": strings.ToUpper(v), "hex": hex.EncodeToString([]byte(v)), "base64": base64.StdEncoding.EncodeToString([]byte(v)), "base64 url": base64.URLEncoding.EncodeToString([]byte(v)),
 		"basic": base64.StdEncoding.EncodeToString([]byte("user:" + v)), "basic 1": base64.StdEncoding.EncodeToString([]byte("a:" + v + "zz")),
 		"basic 2": base64.StdEncoding.EncodeToString([]byte("ab:" + v + "z")), "raw": base64.RawURLEncoding.EncodeToString([]byte(v)),
+		"capital hex": strings.ToUpper(hex.EncodeToString([]byte(v))), "a dump": fmt.Sprintf("% x", v), "hex with colons": strings.Join(strings.Fields(fmt.Sprintf("% x", v)), ":"),
+		"bytes": fmt.Sprint([]byte(v)), "bytes in json": strings.ReplaceAll(fmt.Sprint([]byte(v)), " ", ", "), "escapes of C": fmt.Sprintf("%q", v) + bytewise(`\x%02X`, v),
+		"percents": bytewise("%%%02x", v), "small percents": bytewise("%%%02x", `p"`) + v[2:], "twice escaped": url.QueryEscape(url.QueryEscape(v)), "component": strings.ReplaceAll(url.QueryEscape(v), "+", "%20"),
+		"html": html.EscapeString(v), "html in html": html.EscapeString(html.EscapeString(v)), "slashes of json": strings.ReplaceAll(string(inJSON), "/", `\/`), "ascii": strconv.QuoteToASCII(v),
+		"a shell's": strings.NewReplacer(`"`, `\"`, " ", `\ `, "<", `\<`, "&", `\&`).Replace(v), "two lines": v[:7] + "\n  " + v[7:], "lines of DOS": v[:7] + "\r\n" + v[7:],
+		"a line's end in json": v[:7] + `\n` + v[7:], "coloured": v[:7] + "\x1b[1;31m" + v[7:], "base64 in lines": wrapped(base64.StdEncoding.EncodeToString([]byte("0123456789"+v)), 20),
+		"two bytes a character": strings.Join(strings.Split(v, ""), "\x00"),
 	} {
 		got := l.Redact("before " + text + " after")
 		if !strings.HasPrefix(got, "before ") || !strings.HasSuffix(got, " after") || !strings.Contains(got, Mark(Secret)) || strings.Contains(got, "ss") && name != "plain" && !strings.HasPrefix(name, "b") {
@@ -112,6 +122,41 @@ func TestLiterals(t *testing.T) {
 	var none *Literals
 	if none.Redact("x1") != "x1" || !none.Empty() || !new(Literals).Empty() {
 		t.Error("no literals take something out")
+	}
+}
+
+func bytewise(format, s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, format, s[i])
+	}
+	return b.String()
+}
+
+func wrapped(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return s[:n] + "\n" + wrapped(s[n:], n)
+}
+
+// TestLiteralsAreBounded: a text that is nearly a value everywhere takes no longer than
+// another one, and the value is found where it stands as it is.
+func TestLiteralsAreBounded(t *testing.T) {
+	v := strings.Repeat("a", 50_000) + "b"
+	text := strings.Repeat("a", 1<<20) + "b"
+	if got := NewLiterals(v).Redact(text); got != strings.Repeat("a", 1<<20-50_000)+Mark(Secret) {
+		t.Errorf("%d bytes are left of %d", len(got), len(text))
+	}
+}
+
+// TestLiteralsLeaveTheRest: what is only alike stays.
+func TestLiteralsLeaveTheRest(t *testing.T) {
+	l := NewLiterals("abcd", "0123456789")
+	for _, text := range []string{"ABCD", "ab\ncd", "abc d", "a b c d", "012345678 9", "01 23 45 67 89", "9, 12, 13", "\\", "%", "&", "a\\", "%%%25", "&amp;&", "\\u00", "\\x"} {
+		if got := l.Redact(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
 	}
 }
 

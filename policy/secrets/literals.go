@@ -2,76 +2,75 @@ package secrets
 
 import (
 	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
-	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
-// Literals are values that are known, to be taken out wherever they stand: as they
-// are, as JSON, a URL or base64 writes them, and cut off at an end of a text. The
-// zero Literals know none.
+// Literals are values that are known, to be taken out wherever they stand: however
+// their characters are written, in hexadecimal or base64, and cut off at an end of a
+// text. The zero Literals know none.
 type Literals struct {
 	forms []form
-	cut   []string // long values, for what is left of one at the ends of a text
+	first [256][]int // of forms: those that may begin with a byte
+	cut   []string   // long values, for what is left of one at the ends of a text
 }
-
-// form is one way to write a value.
-type form string
 
 // Bounds in bytes of how short values and parts of one are looked for.
 const (
 	leastAnywhere = 4 // a shorter one is not looked for: it stands in too many others
 	leastCoded    = 6 // of a value whose codings are looked for
-	leastPart     = 8 // of what is left of a value at a cut
+	leastPart     = 8 // of what is left of a value at a cut, and of one that is looked for in pieces
 )
 
 // NewLiterals makes Literals of values. Empty ones are passed over.
-func NewLiterals(values ...string) *Literals {
+func NewLiterals(values ...string) *Literals { return newLiterals(true, values) }
+
+// newLiterals is NewLiterals. fold says that long values are known in any case.
+func newLiterals(fold bool, values []string) *Literals {
 	l := &Literals{}
 	for _, v := range values {
 		if strings.TrimSpace(v) == "" {
 			continue
 		}
-		l.add(v)
+		l.add(v, fold)
 		for _, part := range strings.Split(v, "\n") { // a tool may show a key line by line
 			if part = strings.TrimSpace(part); part != v && len(part) >= 2*leastPart && !strings.HasPrefix(part, pemLine) {
-				l.add(part)
+				l.add(part, fold)
 			}
 		}
 		if len(v) > leastPart {
 			l.cut = append(l.cut, v)
 		}
 	}
-	slices.SortStableFunc(l.forms, func(a, b form) int { return len(b) - len(a) })
+	for i := range l.forms {
+		f := &l.forms[i]
+		for c := range 256 {
+			if f.begins(byte(c)) {
+				l.first[c] = append(l.first[c], i)
+			}
+			f.second[c] = f.follows(byte(c))
+		}
+	}
 	return l
 }
 
-func (l *Literals) add(v string) {
-	l.put(v)
+func (l *Literals) add(v string, fold bool) {
+	long := len(v) >= leastPart
+	fold = fold && long // of a shorter one the other case is another word
+	l.put(form{text: v, fold: fold, pieces: long})
+	if fold && strings.ContainsFunc(v, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		l.put(form{text: strings.ToUpper(v), pieces: true})
+		l.put(form{text: strings.ToLower(v), pieces: true})
+	}
 	if len(v) < leastCoded {
 		return
 	}
-	inside := func(literal string) string { return literal[1 : len(literal)-1] }
-	forms := []string{inside(quote(v))}
-	if b, err := json.Marshal(v); err == nil { // with its escapes for HTML
-		forms = append(forms, inside(string(b)))
-	}
-	for _, f := range forms {
-		l.put(f)
-		l.put(inside(quote(f))) // JSON in a string of JSON
-	}
-	if len(v) >= leastPart { // of a shorter one the other case is another word
-		l.put(strings.ToUpper(v))
-		l.put(strings.ToLower(v))
-	}
-	l.put(url.QueryEscape(v))
-	l.put(url.PathEscape(v))
-	l.put(hex.EncodeToString([]byte(v)))
+	l.put(form{text: v, as: hexadecimal})
+	l.put(form{text: v, as: decimal})
 	for shift := range 3 {
 		for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
-			l.put(shifted(e, v, shift))
+			l.put(form{text: shifted(e, v, shift), pieces: true})
 		}
 	}
 }
@@ -91,22 +90,83 @@ func shifted(e *base64.Encoding, v string, shift int) string {
 	return coded[from:]
 }
 
-func (l *Literals) put(text string) {
-	if len(text) >= leastAnywhere && !slices.Contains(l.forms, form(text)) {
-		l.forms = append(l.forms, form(text))
+func (l *Literals) put(f form) {
+	if len(f.text) >= leastAnywhere && !slices.Contains(l.forms, f) {
+		l.forms = append(l.forms, f)
 	}
 }
 
 // Empty says whether there is nothing to look for.
 func (l *Literals) Empty() bool { return l == nil || len(l.forms) == 0 }
 
+// spans are where the values stand in a text, in order, none touching another's inside.
+// What a mark says is left alone. It takes time in proportion to the text: where much of
+// the text is nearly a value, that is looked for as it is and no other way.
+func (l *Literals) spans(text string) []Span {
+	if l.Empty() {
+		return nil
+	}
+	var out []Span
+	t := speller{text: text, steps: 1<<20 + 8*len(text)}
+	for i := 0; i < len(text); i++ {
+		if text[i] == '[' {
+			if n := markAt(text[i:]); n > 0 {
+				i += n - 1
+				continue
+			}
+		}
+		most := 0
+		for _, k := range l.first[text[i]] {
+			if f := &l.forms[k]; i+1 < len(text) && (f.second[text[i+1]] || opens[text[i]]) {
+				most = max(most, t.at(i, f))
+			}
+		}
+		if t.steps < 0 {
+			return l.plainly(text, out)
+		}
+		if most > 0 {
+			out = append(out, Span{i, i + most, Secret})
+		}
+	}
+	return merged(out)
+}
+
+// plainly is what is found of a text, and where else the values stand in it as they are.
+func (l *Literals) plainly(text string, found []Span) []Span {
+	for _, f := range l.forms {
+		for at := 0; f.as == characters; {
+			i := strings.Index(text[at:], f.text)
+			if i < 0 {
+				break
+			}
+			found = append(found, Span{at + i, at + i + len(f.text), Secret})
+			at += i + len(f.text)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Span) int { return a.Start - b.Start })
+	return merged(found)
+}
+
+// merged are spans in order with those that overlap made one.
+func merged(spans []Span) []Span {
+	out := spans[:0]
+	for _, s := range spans {
+		if last := len(out) - 1; last >= 0 && s.Start < out[last].End {
+			out[last].End = max(out[last].End, s.End)
+		} else {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // Redact returns the text with a mark for each of the values.
 func (l *Literals) Redact(text string) string {
 	if l.Empty() {
 		return text
 	}
-	for _, f := range l.forms {
-		text = f.replace(text, Mark(Secret))
+	if spans := l.spans(text); len(spans) > 0 {
+		text = replace(text, spans, func(Span) string { return Mark(Secret) })
 	}
 	return l.ends(text)
 }
@@ -114,42 +174,11 @@ func (l *Literals) Redact(text string) string {
 // Mask returns bytes that are no text with each of the values overwritten, at the
 // same length.
 func (l *Literals) Mask(data []byte) []byte {
-	if l.Empty() {
+	spans := l.spans(string(data))
+	if len(spans) == 0 {
 		return data
 	}
-	text := string(data)
-	for _, f := range l.forms {
-		text = f.replace(text, strings.Repeat("*", len(f)))
-	}
-	return []byte(text)
-}
-
-// replace replaces what is written so. What a mark says is left alone.
-func (f form) replace(text, by string) string {
-	if !strings.Contains(text, string(f)) {
-		return text
-	}
-	var b strings.Builder
-	done := 0
-	for at := 0; at < len(text); {
-		i := strings.Index(text[at:], string(f))
-		if i < 0 {
-			break
-		}
-		i += at
-		if m := strings.LastIndex(text[max(done, i-len(markOpen)-maxName):i], markOpen); m >= 0 {
-			m += max(done, i-len(markOpen)-maxName)
-			if n := markAt(text[m:]); m+n > i {
-				at = m + n
-				continue
-			}
-		}
-		end := i + len(f)
-		b.WriteString(text[done:i])
-		b.WriteString(by)
-		done, at = end, end
-	}
-	return b.String() + text[done:]
+	return []byte(replace(string(data), spans, func(s Span) string { return strings.Repeat("*", s.End-s.Start) }))
 }
 
 // ends takes out what is left of a value where the text was cut: at its ends, and

@@ -38,7 +38,7 @@ func isLower(c byte) bool { return c >= 'a' && c <= 'z' }
 
 // Words that a name of a secret ends with, and words behind which say nothing.
 var (
-	passwordWords = []string{"password", "passwd", "passphrase", "passcode", "pwd", "pass", "mnemonic", "otp", "passwords"}
+	passwordWords = []string{"password", "passwd", "passphrase", "passcode", "pwd", "psw", "pswd", "pass", "mnemonic", "otp", "passwords"}
 	secretWords   = []string{"secret", "secrets", "credential", "credentials", "creds", "apikey", "apikeys", "privatekey", "secretkey", "accesskey", "authkey"}
 	tokenWords    = []string{"token", "authorization", "bearer", "jwt", "accesstoken", "authtoken", "refreshtoken", "idtoken", "sessiontoken", "bottoken", "apitoken"}
 	cookieWords   = []string{"cookie", "cookies"}
@@ -105,7 +105,7 @@ func hinted(name string) bool {
 	for i := 0; i+2 < len(name); i++ {
 		switch name[i] | 0x20 {
 		case 'p':
-			if c := name[i+1] | 0x20; c == 'a' || c == 'w' || c == 'h' {
+			if c := name[i+1] | 0x20; c == 'a' || c == 'w' || c == 'h' || c == 's' {
 				return true
 			}
 		case 's', 'k', 'j', 'b', 'm', 'c', 't', 'o', 'a':

@@ -44,7 +44,7 @@ var inAuthority = authorityEnds.but()
 func (f *finder) escaped(i int) int {
 	const open, colon, at = "%3a%2f%2f", "%3a", "%40"
 	if len(f.text) < i+len(open) || !strings.EqualFold(f.text[i:i+len(open)], open) {
-		return i
+		return f.escapedAssign(i)
 	}
 	from := i + len(open)
 	rest := f.text[from : from+min(f.run(bearer, from), maxAuthority)]
@@ -61,6 +61,49 @@ func (f *finder) escaped(i int) int {
 		return from - 1
 	}
 	return f.add(from+user+len(colon), from+end, Password)
+}
+
+// escapedAssign looks for name=value and "name":"value" as a URL escapes them, where the
+// % of the = or the colon stands at i.
+func (f *finder) escapedAssign(i int) int {
+	t := f.text
+	if len(t) < i+3 || t[i+1] != '3' || t[i+2]|0x20 != 'd' && t[i+2]|0x20 != 'a' {
+		return i
+	}
+	a := assignment{colon: t[i+2]|0x20 == 'a', tight: true}
+	quote := quoteBefore(t, i)
+	end := i - quote
+	a.from = end
+	for a.from > 0 && end-a.from < maxName && nameByte[t[a.from-1]] {
+		a.from--
+	}
+	if a.from > 0 && t[a.from-1] == '%' && end-a.from > 2 {
+		a.from += 2
+	}
+	a.name, a.quoted = t[a.from:end], quote > 0
+	if a.kind = named(a.name); a.kind == "" || a.colon && !a.quoted {
+		return i
+	}
+	v := i + 3
+	for strings.HasPrefix(t[v:], "%20") {
+		v += 3
+	}
+	if n := quoteAt(t, v); n > 0 {
+		if end, closed := closing(t, v+n, t[v:v+n]); closed && f.between(a, t[v+n:end]) {
+			return f.add(v+n, end, a.kind)
+		}
+		return i
+	}
+	n := f.until(v, maxSecrets, " \t\r\n\"'`\\,;<>&+)") - v
+	for k := 0; k+2 < n; k++ { // what parts it from what follows is escaped, too
+		if e := strings.ToLower(t[v+k : v+k+3]); e == "%26" || e == "%3b" || e == "%0a" || e == "%20" || e == "%22" || e == "%7d" {
+			n = k
+		}
+	}
+	if value := t[v : v+n]; n < leastLikely || placeholder(value) || common(value) || reference(value) {
+		return i
+	}
+	return f.add(v, v+n, a.kind)
 }
 
 // further is where the host of a data source begins: behind the last @ before its
@@ -112,6 +155,28 @@ func (f *finder) slashed(i, from, end int) int {
 	return f.add(pass, end+at, Password)
 }
 
+// element looks for <name>value</name> and name="name">value</, where the > stands at i.
+func (f *finder) element(i int) int {
+	t := f.text
+	end := i - quoteBefore(t, i)
+	begin := end
+	for begin > 0 && end-begin < maxName && nameByte[t[begin-1]] {
+		begin--
+	}
+	a := assignment{name: t[begin:end], colon: true, quoted: true}
+	if begin == 0 || begin == end || (t[begin-1] == '<') == (end < i) {
+		return i
+	}
+	if a.kind = named(a.name); a.kind == "" || end < i && f.labelled(i) == "" {
+		return i
+	}
+	n := strings.IndexByte(t[i+1:min(len(t), i+1+maxSecrets)], '<')
+	if n <= 0 || !strings.HasPrefix(t[i+1+n:], "</") || !f.between(a, t[i+1:i+1+n]) {
+		return i
+	}
+	return f.add(i+1, i+1+n, a.kind)
+}
+
 // hooks are hosts whose paths are secrets, and how many parts of a path stand
 // before the secret.
 var hooks = []struct {
@@ -120,6 +185,7 @@ var hooks = []struct {
 }{
 	{"hooks.slack.com", "/services/", 2},
 	{"hooks.slack.com", "/workflows/", 3},
+	{"hooks.slack.com", "/triggers/", 2},
 	{"hooks.slack-gov.com", "/services/", 2},
 	{"discord.com", "/api/webhooks/", 1},
 	{"discordapp.com", "/api/webhooks/", 1},
@@ -185,7 +251,7 @@ func (f *finder) header(v int) int {
 	}
 	lower := strings.ToLower(t[v : v+scheme])
 	told := false // by its scheme
-	if v+scheme < len(t) && t[v+scheme] == ' ' {
+	if v+scheme < len(t) && (t[v+scheme] == ' ' || t[v+scheme] == '\t') {
 		if told = slices.Contains(authSchemes, lower) || long(lower); told {
 			v += scheme + f.blanks(v+scheme)
 		}
@@ -306,119 +372,4 @@ func (f *finder) pem(i int) int {
 		return body // only the header is talked about
 	}
 	return f.add(i, body+len(strings.TrimRight(rest[:k], " \t\r\n\\")), PrivateKey)
-}
-
-// longFlag looks at --name value; what stands behind a = is looked at there.
-func (f *finder) longFlag(i int) int {
-	n := word.run(f.text[:min(len(f.text), i+maxName+1)], i)
-	if n == 0 || n > maxName || i+n >= len(f.text) || !blank(f.text[i+n]) || f.text[i+n] == '\n' {
-		return i
-	}
-	if name := f.text[i : i+n]; name == "user" || name == "proxy-user" {
-		return f.userPassword(i+n, "curl ", i)
-	}
-	kind := named(f.text[i : i+n])
-	if kind == "" || kind == Cookie {
-		return i
-	}
-	return f.argument(i+n, kind)
-}
-
-// argument looks at the word of a command that stands behind i.
-func (f *finder) argument(i int, kind Kind) int {
-	v := i + f.blanks(i)
-	if q := quoteAt(f.text, v); q > 0 {
-		from := v + q
-		end, closed := closing(f.text, from, f.text[v:from])
-		value := f.text[from:end]
-		if closed && !placeholder(value) && (f.bold || !common(value) && !strings.Contains(value, " ")) {
-			return f.add(from, end, kind)
-		}
-		return i
-	}
-	n := f.word(v, maxLook)
-	value := f.text[v : v+n]
-	if n == 0 || value[0] == '-' || placeholder(value) {
-		return i
-	}
-	if f.bold || likely(value) && !common(value) {
-		return f.add(v, v+f.word(v, maxSecrets), kind)
-	}
-	return i
-}
-
-// word is the length of a word of a command from i on, at most most.
-func (f *finder) word(i, most int) int {
-	return min(f.run(unended, i), most)
-}
-
-// clients are programs whose short flags take a password.
-var clients = []struct {
-	name string
-	flag byte
-	glue bool // the password stands right behind the flag
-	pair bool // user:password
-}{
-	{"curl ", 'u', false, true},
-	{"curl ", 'U', false, true},
-	{"wget ", 'u', false, true},
-	{"mysql ", 'p', true, false},
-	{"mysqldump ", 'p', true, false},
-	{"mysqladmin ", 'p', true, false},
-	{"mariadb ", 'p', true, false},
-	{"sshpass ", 'p', true, false},
-	{"sshpass ", 'p', false, false},
-	{"redis-cli ", 'a', false, false},
-	{"docker login ", 'p', false, false},
-	{"podman login ", 'p', false, false},
-	{"az login ", 'p', false, false},
-	{"ldapsearch ", 'w', false, false},
-	{"smbclient ", 'U', false, true},
-}
-
-// maxCommand is how far before a flag the name of its program is looked for.
-const maxCommand = 256
-
-// shortFlag looks at the flags of programs that take a password with one.
-func (f *finder) shortFlag(i int) int {
-	if i+1 >= len(f.text) || strings.IndexByte("uUpaw", f.text[i]) < 0 {
-		return i
-	}
-	for _, c := range clients {
-		if f.text[i] != c.flag || c.glue == blank(f.text[i+1]) || !f.within(c.name, i) {
-			continue
-		}
-		if c.pair {
-			return f.userPassword(i+1, c.name, i)
-		}
-		return f.firmly(i+1, Password)
-	}
-	return i
-}
-
-// within says whether the program is named before i, in the same line.
-func (f *finder) within(program string, i int) bool {
-	before := f.text[max(0, i-maxCommand):i]
-	at := strings.LastIndex(before, program)
-	return at >= 0 && !strings.Contains(before[at:], "\n")
-}
-
-// userPassword looks at user:password behind a flag of a program, whose flag stands at
-// flag.
-func (f *finder) userPassword(i int, program string, flag int) int {
-	v := i + f.blanks(i)
-	v += quoteAt(f.text, v)
-	colon := nameByte.run(f.text[:min(len(f.text), v+maxName)], v)
-	if v+colon < len(f.text) && f.text[v+colon] == ':' && f.within(program, flag) {
-		return f.firmly(v+colon+1, Password)
-	}
-	return i
-}
-
-// firmly is argument for a word that can be nothing else.
-func (f *finder) firmly(i int, kind Kind) int {
-	was := f.bold
-	f.bold = true
-	defer func() { f.bold = was }()
-	return f.argument(i, kind)
 }

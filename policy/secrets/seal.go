@@ -79,7 +79,7 @@ func Seal(args string, o Sealing) Sealed {
 	root := tree(args)
 	s := sealer{text: args, Sealing: o}
 	each(args, root, "", s.leaf)
-	if known := s.repeated(); s.refused == nil && len(known) > 0 { // the same value may stand elsewhere, and look like nothing there
+	if known := s.values(); s.refused == nil && !known.Empty() { // the same value may stand elsewhere, and look like nothing there
 		s = sealer{text: args, Sealing: o, known: known}
 		each(args, root, "", s.leaf)
 	}
@@ -115,7 +115,7 @@ func malformed(args string, declared []string) Sealed {
 type sealer struct {
 	Sealing
 	text  string
-	known []string // values that are secrets wherever they stand
+	known *Literals // values that are secrets wherever they stand
 
 	write   strings.Builder // what is done of the new text
 	done    int             // how much of the old one
@@ -217,43 +217,27 @@ func (s *sealer) whole(l leaf, _ Kind) {
 // arguments.
 const leastKnown = 8
 
-// repeated are the values that were sealed and are long enough to be looked for.
-func (s *sealer) repeated() []string {
+// values are those that were sealed and are long enough to be looked for.
+func (s *sealer) values() *Literals {
 	var out []string
 	for _, v := range s.out.Values {
-		if t := v.Text(); len(t) >= leastKnown && strings.Count(s.text, quote(t)[1:len(quote(t))-1]) > 1 && !slices.Contains(out, t) {
+		if t := v.Text(); len(t) >= leastKnown {
 			out = append(out, t)
 		}
 	}
-	return out
+	return newLiterals(false, out)
 }
 
 // spans are the secrets in a text: those that are found, and those that are known.
 func (s *sealer) spans(text string, bold bool) []Span {
 	out := find(text, bold)
-	for _, v := range s.known {
-		for at := 0; ; {
-			i := strings.Index(text[at:], v)
-			if i < 0 {
-				break
-			}
-			at += i + len(v)
-			out = append(out, Span{at - len(v), at, Secret})
-		}
-	}
-	if len(s.known) == 0 || len(out) < 2 {
+	known := s.known.spans(text)
+	if len(known) == 0 {
 		return out
 	}
-	slices.SortFunc(out, func(a, b Span) int { return a.Start - b.Start })
-	merged := out[:1]
-	for _, one := range out[1:] {
-		if last := &merged[len(merged)-1]; one.Start < last.End {
-			last.End = max(last.End, one.End)
-		} else {
-			merged = append(merged, one)
-		}
-	}
-	return merged
+	out = append(out, known...)
+	slices.SortStableFunc(out, func(a, b Span) int { return a.Start - b.Start })
+	return merged(out)
 }
 
 // within seals the secrets that are a part of a string.
@@ -433,12 +417,10 @@ func RedactArgs(args string, declared ...string) string {
 		}
 		return redact(args, true)
 	}
-	known := declaredTexts(args, declared)
+	known := newLiterals(false, declaredTexts(args, declared))
 	return redactTree(args, func(l leaf) (string, bool) {
 		was := l.text
-		for _, v := range known { // it may stand elsewhere, too
-			l.text = strings.ReplaceAll(l.text, v, Mark(Secret))
-		}
+		l.text = known.Redact(l.text) // it may stand elsewhere, too
 		switch {
 		case l.kind != 'k' && was != "" && covered(declared, l.path):
 			return Mark(Secret), true

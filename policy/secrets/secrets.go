@@ -167,7 +167,8 @@ const (
 	isDash                // a flag, or a PEM block
 	isMark                // a mark
 	isAt                  // a data source of Go's MySQL driver
-	isPercent             // a URL within another one
+	isPercent             // a URL within another one, or what that escapes
+	isAngle               // the end of a tag
 )
 
 var begins = func() (t [256]uint8) {
@@ -177,7 +178,7 @@ var begins = func() (t [256]uint8) {
 	for _, c := range "bB" {
 		t[c] |= isToken // bearer and basic
 	}
-	t['='], t[':'], t['-'], t['['], t['@'], t['%'] = t['=']|isAssign, isAssign, isDash, isMark, isAt, isPercent
+	t['='], t[':'], t['-'], t['['], t['@'], t['%'], t['>'] = t['=']|isAssign, isAssign, isDash, isMark, isAt, isPercent, isAngle
 	return t
 }()
 
@@ -203,6 +204,8 @@ func (f *finder) scan(i, end int) {
 			next = f.source(i)
 		case what&isPercent != 0:
 			next = f.escaped(i)
+		case what&isAngle != 0:
+			next = f.element(i)
 		}
 		i = max(next, i+1)
 	}

@@ -183,7 +183,7 @@ func FuzzFind(f *testing.F) {
 // hostile are texts that would be slow for who looks at each part of them again.
 var hostile = map[string]string{
 	"assignments": "token:", "tight": "token=", "values": "password=" + strings.Repeat("a", 100), "urls": "a://", "users": "://a:b", "blocks": pemBegin + "PRIVATE KEY" + pemLine,
-	"quotes": `"token":"`, "escapes": `\"token\":\"`, "flags": " --token ", "tokens": "sk-", "jwts": "eyJ.", "marks": markOpen, "basic": "Basic ", "at": "a:b@tcp(", "dots": "SG....",
+	"tags": "<password>", "labels": "name: password value: x", "percents": "password%3D", "entities": "&quot;token&quot;:", "quotes": `"token":"`, "escapes": `\"token\":\"`, "flags": " --token ", "tokens": "sk-", "jwts": "eyJ.", "marks": markOpen, "basic": "Basic ", "at": "a:b@tcp(", "dots": "SG....",
 	"curl": "curl -u ", "nothing": "\x00", "headers": "Authorization: ", "cookies": "Cookie: =",
 }
 

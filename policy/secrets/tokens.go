@@ -34,6 +34,7 @@ var (
 	b64      = setOf("azAZ09++//==__--")   // any base64
 	dotted   = setOf("azAZ09__--..")       // with dots
 	bearer   = setOf("azAZ09__--..~~++//") // RFC 6750, without its padding
+	escaping = setOf("azAZ09__--..%%")     // with what a URL escapes
 )
 
 // but are the bytes that are not in the set.
@@ -76,8 +77,12 @@ var prefixes = []prefixed{
 	{"sk_test_", alnum, 10, 0, nil, APIKey},
 	{"rk_live_", alnum, 10, 0, nil, APIKey},
 	{"rk_test_", alnum, 10, 0, nil, APIKey},
+	{"sb_secret_", word, 20, 0, nil, APIKey},
 	{"sq0csp-", word, 40, 0, nil, APIKey},
+	{"sq0atp-", word, 20, 0, nil, APIKey},
 	{"shpat_", lowHex, 32, 0, nil, APIKey},
+	{"shpca_", lowHex, 32, 0, nil, APIKey},
+	{"shppa_", lowHex, 32, 0, nil, APIKey},
 	{"shpss_", lowHex, 32, 0, nil, APIKey},
 	{"whsec_", b64, 24, 0, nil, APIKey},
 	{"github_pat_", word, 22, 0, nil, APIKey},
@@ -90,11 +95,20 @@ var prefixes = []prefixed{
 	{"gldt-", word, 20, 0, nil, APIKey},
 	{"glrt-", word, 20, 0, nil, APIKey},
 	{"glptt-", word, 20, 0, nil, APIKey},
+	{"glcbt-", word, 16, 0, hasDigit, APIKey},
+	{"glffct-", word, 16, 0, hasDigit, APIKey},
+	{"glft-", word, 16, 0, hasDigit, APIKey},
+	{"glimt-", word, 16, 0, hasDigit, APIKey},
+	{"gloas-", word, 20, 0, hasDigit, APIKey},
+	{"glsoat-", word, 16, 0, hasDigit, APIKey},
+	{"glagent-", word, 32, 0, hasDigit, APIKey},
 	{"glsa_", word, 32, 0, nil, APIKey},
 	{"gsk_", alnum, 40, 0, nil, APIKey},
 	{"xoxa-", word, 10, 0, hasDigit, APIKey},
 	{"xoxb-", word, 10, 0, hasDigit, APIKey},
 	{"xoxp-", word, 10, 0, hasDigit, APIKey},
+	{"xoxc-", word, 10, 0, hasDigit, APIKey},
+	{"xoxd-", escaping, 10, 0, hasDigit, APIKey},
 	{"xoxo-", word, 10, 0, hasDigit, APIKey},
 	{"xoxr-", word, 10, 0, hasDigit, APIKey},
 	{"xoxs-", word, 10, 0, hasDigit, APIKey},
@@ -105,6 +119,7 @@ var prefixes = []prefixed{
 	{"AKIA", upper, 16, 16, nil, APIKey},
 	{"ASIA", upper, 16, 16, nil, APIKey},
 	{"AIza", word, 35, 35, nil, APIKey},
+	{"AQ.Ab8", word, 30, 0, nil, APIKey},
 	{"GOCSPX-", word, 20, 0, nil, APIKey},
 	{"ya29.", word, 20, 0, nil, Token},
 	{"npm_", alnum, 36, 36, nil, APIKey},
@@ -117,10 +132,50 @@ var prefixes = []prefixed{
 	{"doo_v1_", lowHex, 40, 0, nil, APIKey},
 	{"dor_v1_", lowHex, 40, 0, nil, APIKey},
 	{"dckr_pat_", word, 20, 0, nil, APIKey},
+	{"dckr_oat_", word, 20, 0, nil, APIKey},
+	{"dapi", lowHex, 32, 0, nil, APIKey},
+	{"dp.pt.", alnum, 40, 0, nil, APIKey},
+	{"dp.st.", dotted, 40, 0, nil, APIKey},
+	{"dp.ct.", alnum, 40, 0, nil, APIKey},
+	{"dp.sa.", alnum, 40, 0, nil, APIKey},
+	{"ATATT3", b64, 50, 0, nil, APIKey},
+	{"ATCTT3", b64, 50, 0, nil, APIKey},
+	{"ATBB", alnum, 32, 0, hasDigit, APIKey},
+	{"atlasv1.", word, 60, 0, nil, APIKey},
+	{"PMAK-", word, 59, 59, nil, APIKey},
+	{"NRAK-", upper, 27, 27, nil, APIKey},
+	{"sntrys_", b64, 40, 0, nil, APIKey},
+	{"sntryu_", lowHex, 64, 0, nil, APIKey},
+	{"pul-", lowHex, 40, 40, nil, APIKey},
+	{"rubygems_", lowHex, 48, 48, nil, APIKey},
+	{"figd_", word, 40, 0, nil, APIKey},
+	{"figo_", word, 40, 0, nil, APIKey},
+	{"sbp_", lowHex, 40, 40, nil, APIKey},
+	{"nvapi-", word, 60, 0, nil, APIKey},
+	{"ntn_", alnum, 40, 0, hasDigit, APIKey},
+	{"nfp_", alnum, 36, 0, nil, APIKey},
+	{"key-", lowHex, 32, 32, nil, APIKey},
+	{"lsv2_pt_", word, 32, 0, nil, APIKey},
+	{"lsv2_sk_", word, 32, 0, nil, APIKey},
+	{"pcsk_", word, 50, 0, nil, APIKey},
+	{"tvly-", word, 28, 0, hasDigit, APIKey},
+	{"fc-", lowHex, 32, 32, nil, APIKey},
+	{"e2b_", lowHex, 40, 40, nil, APIKey},
+	{"vcp_", alnum, 40, 0, nil, APIKey},
+	{"vck_", alnum, 40, 0, nil, APIKey},
+	{"csk-", alnum, 48, 48, nil, APIKey},
+	{"tgp_v1_", word, 40, 0, nil, APIKey},
+	{"phx_", alnum, 40, 0, nil, APIKey},
+	{"xkeysib-", word, 64, 0, hasDigit, APIKey},
+	{"fo1_", word, 40, 0, nil, Token},
+	{"fm2_", b64, 60, 0, nil, Token},
+	{"ops_eyJ", b64, 60, 0, nil, Token},
+	{"1//0", word, 28, 0, hasDigit, Token},
 	{"lin_api_", alnum, 30, 0, nil, APIKey},
 	{"pplx-", alnum, 40, 0, nil, APIKey},
 	{"secret_", alnum, 40, 0, mixed, APIKey},
 	{"hvs.", word, 20, 0, nil, Token},
+	{"hvr.", word, 20, 0, nil, Token},
 	{"hvb.", word, 20, 0, nil, Token},
 	{"eyJ", dotted, 26, 0, threeParts, Token},
 	{"AGE-SECRET-KEY-1", bech32, 50, 0, nil, PrivateKey},
@@ -137,6 +192,19 @@ var prefixes = []prefixed{
 var byFirst = func() (t [256][]int) {
 	for i, p := range prefixes {
 		t[p.prefix[0]] = append(t[p.prefix[0]], i)
+	}
+	return t
+}()
+
+// seconds are the bytes that may stand behind the first one of a token, or of a scheme.
+var seconds = func() (t [256]set) {
+	for _, p := range prefixes {
+		t[p.prefix[0]][p.prefix[1]] = true
+	}
+	for _, first := range "bBp" {
+		for _, c := range "eEaA" { // bearer, basic, password
+			t[first][c] = true
+		}
 	}
 	return t
 }()
@@ -247,13 +315,16 @@ func hexDigit(c byte) bool { return digits[c] || c|0x20 >= 'a' && c|0x20 <= 'f' 
 
 // token looks for a token that begins at i. It returns where to go on.
 func (f *finder) token(i int) int {
+	if i+1 == len(f.text) || !seconds[f.text[i]][f.text[i+1]] {
+		return i
+	}
 	if !f.boundary(i) && !f.stuck(i) {
 		return i
 	}
 	rest := f.text[i:]
 	for _, k := range byFirst[rest[0]] {
 		p := &prefixes[k]
-		if len(rest) < 2 || rest[1] != p.prefix[1] || !strings.HasPrefix(rest, p.prefix) {
+		if rest[1] != p.prefix[1] || !strings.HasPrefix(rest, p.prefix) {
 			continue
 		}
 		n := f.run(p.of, i+len(p.prefix))
@@ -277,7 +348,7 @@ func (f *finder) token(i int) int {
 func (f *finder) pair(i int) int {
 	const size, apart = 40, 4
 	for j := i; j < min(i+apart, len(f.text)); j++ {
-		if strings.IndexByte(" \t:,;|\"'", f.text[j]) < 0 {
+		if strings.IndexByte(" \t\r\n:,;|\"'", f.text[j]) < 0 {
 			return i
 		}
 		if n := b64.run(f.text, j+1); n == size {
@@ -303,10 +374,10 @@ func (f *finder) scheme(i int) int {
 	}
 	for _, s := range schemes {
 		end := i + len(s.name)
-		if len(f.text) <= end || f.text[end] != ' ' || !strings.EqualFold(f.text[i:end], s.name) {
+		if len(f.text) <= end || f.text[end] != ' ' && f.text[end] != '\t' || !strings.EqualFold(f.text[i:end], s.name) {
 			continue
 		}
-		from := end + 1
+		from := end + f.blanks(end)
 		n := bearer.run(f.text, from)
 		for n < len(f.text)-from && f.text[from+n] == '=' {
 			n++

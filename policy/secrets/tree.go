@@ -3,6 +3,7 @@ package secrets
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -196,6 +197,10 @@ func each(text string, n node, inherited Kind, yield func(leaf)) {
 			kind := named(k.name)
 			switch {
 			case kind != "":
+			case k.kind == '"' && strings.HasSuffix(strings.ToLower(k.name), "auth") && k.to-k.from < maxLook && userAndPassword(unquote(text[k.from:k.to])):
+				kind = Token
+			case strings.EqualFold(k.name, "pwd") && k.kind == '"' && !folder(unquote(text[k.from:k.to])) && slices.ContainsFunc(n.kids, ofUser):
+				kind = Password
 			case about != "" && slicesHas(valueNames, k.name):
 				kind = about
 			case inherited != "" && !plainName(k.name) && PlaceOf(k.name) == Free:
@@ -204,6 +209,15 @@ func each(text string, n node, inherited Kind, yield func(leaf)) {
 			each(text, k, kind, yield)
 		}
 	}
+}
+
+// ofUser says whether a member names a user: beside it pwd is no folder.
+func ofUser(n node) bool {
+	switch strings.ToLower(n.name) {
+	case "user", "username", "uid", "login", "userid", "user_id":
+		return true
+	}
+	return false
 }
 
 // flagOf is the entry of a list of words where it is a flag that may have its value
