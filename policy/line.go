@@ -2,7 +2,6 @@ package policy
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,8 +63,8 @@ func (hr hostRule) shell(r Request, a shell.Analysis) Finding {
 	return Finding{}
 }
 
-// shellLineOf is a line and the argument that holds it.
-type shellLineOf struct{ text, path string }
+// shellLineOf is a line, the argument that holds it, and where another one says it runs.
+type shellLineOf struct{ text, path, folder string }
 
 // shellText finds the shell lines of a call that executes: in its arguments, whatever
 // the case of their names and however deep they stand, or else in its parsed operation.
@@ -79,6 +78,11 @@ func shellText(r Request) (lines []shellLineOf, ok bool) {
 	if len(lines) == 0 {
 		for _, c := range r.Op.Commands {
 			lines = append(lines, shellLineOf{text: c})
+		}
+	}
+	for i, l := range lines {
+		if l.folder != "" && !slices.Contains(r.Op.Paths, l.folder) { // a path of the operation is judged as one
+			lines[i].text = "cd " + quoteAll([]string{l.folder}) + " && " + l.text
 		}
 	}
 	return lines, len(lines) > 0
@@ -118,11 +122,17 @@ var (
 
 // of looks a name up.
 func (v vocabulary) of(name string) (always, ok bool) {
-	if len(name) > 32 {
-		return false, false
-	}
-	is, ok := v[strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(name))]
+	is, ok := v[plainName(name)]
 	return is.always, ok
+}
+
+// plainName is an argument's name without what spellings of it differ in; "" of one that
+// is too long to be any that is looked for.
+func plainName(name string) string {
+	if len(name) > 32 {
+		return ""
+	}
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(name))
 }
 
 // namesLine says whether some member of a JSON value may have a name of v. It is cheap,
@@ -191,8 +201,11 @@ func walkLines(raw json.RawMessage, path string, depth int, v vocabulary, out *[
 		switch {
 		case onlyNamesShell(m, lines, all, v):
 		case len(lines) > 0:
+			with := besideIt(m.name, all)
 			for _, l := range lines {
-				*out = append(*out, shellLineOf{besideIt(l, m.name, all), at})
+				for _, whole := range with.lines(l) {
+					*out = append(*out, shellLineOf{whole, at, with.folder})
+				}
 			}
 		case always && depth == 0:
 			*out = append(*out, shellLineOf{path: at})
@@ -237,35 +250,6 @@ func linesOf(m member) []string {
 	}
 	return []string{quoteAll(words)}
 }
-
-// besideIt is a line with what stands beside it in its object: words for it, and
-// variables that are set for it.
-func besideIt(line, name string, all []member) string {
-	for _, m := range all {
-		switch strings.ToLower(m.name) {
-		case "args", "arguments", "argv", "parameters":
-			var words []string
-			if m.name != name && json.Unmarshal(m.value, &words) == nil && len(words) > 0 {
-				line += " " + quoteAll(words)
-			}
-		case "env", "environment":
-			for _, set := range slices.Backward(members(m.value)) {
-				var value string
-				if json.Unmarshal(set.value, &value) != nil {
-					continue
-				}
-				if !variable.MatchString(set.name) {
-					return "\x00" // no shell can set it: what a tool makes of it cannot be judged
-				}
-				line = set.name + "=" + quoteAll([]string{value}) + " " + line
-			}
-		}
-	}
-	return line
-}
-
-// variable is the form of a shell variable's name.
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func quoteAll(words []string) string {
 	out := make([]string, len(words))

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"code.dny.dev/ssrf"
 )
@@ -77,10 +78,18 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, refuseHost("the URL names no host; write it as https://host/path")
 	case u.User != nil:
 		return nil, refuseHost("the URL holds a user's name before the host; leave it out")
-	case strings.Contains(u.Fragment, "@"):
-		return nil, refuseHost("the URL holds @ after #, which some read as another host; leave the fragment out")
+	case ambiguous(raw):
+		return nil, refuseHost("the URL holds @ and no / behind its host, so that some read another host; write a / behind the host")
 	}
 	return u, nil
+}
+
+// ambiguous says whether some parsers read what stands behind the host of a URL as the
+// host: where nothing but ? or # ends it.
+func ambiguous(raw string) bool {
+	_, rest, _ := strings.Cut(raw, "://")
+	end := strings.IndexAny(rest, "/?#")
+	return end >= 0 && rest[end] != '/' && strings.Contains(rest[end:], "@")
 }
 
 // CheckHost returns nil for a host name or an IP address, without a port, that
@@ -88,6 +97,9 @@ func parseURL(raw string) (*url.URL, error) {
 func CheckHost(host string) error {
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
 		host = host[1 : len(host)-1]
+	}
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) { // before small letters are made, which are ASCII for some that are not
+		return refuseHost(plainLetters)
 	}
 	if strings.Contains(host, ":") {
 		addr, err := netip.ParseAddr(host)
@@ -111,13 +123,15 @@ func CheckHost(host string) error {
 	return checkName(name, labels)
 }
 
+const plainLetters = "the host's name is not plain letters, digits, dashes and dots; write it in its ASCII form"
+
 func checkLabels(name string, labels []string) error {
 	if len(name) > 253 {
 		return refuseHost("the host's name is longer than 253 bytes; use another one")
 	}
 	for _, l := range labels {
 		if l == "" || len(l) > 63 || strings.IndexFunc(l, notHostRune) >= 0 {
-			return refuseHost("the host's name is not plain letters, digits, dashes and dots; write it in its ASCII form")
+			return refuseHost(plainLetters)
 		}
 	}
 	return nil
@@ -127,15 +141,9 @@ func notHostRune(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-// numeric reports whether a last label makes the name an IPv4 address: digits,
-// or hexadecimal.
-func numeric(label string) bool {
-	if strings.HasPrefix(label, "0x") {
-		_, ok := hex(label[2:])
-		return ok
-	}
-	return strings.Trim(label, "0123456789") == ""
-}
+// numeric reports whether some parser may take a name with that last label for an IPv4
+// address: no domain of the public network begins with anything but a letter.
+func numeric(label string) bool { return !letter(label[0]) }
 
 // local are domains that never lead to the public network, and public ones that
 // are known to lead back to private addresses.

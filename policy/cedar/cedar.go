@@ -26,7 +26,7 @@ import (
 
 // Engine names what a verdict depends on beside the texts: how a call becomes
 // questions, and the library that answers them. It changes whenever a verdict could.
-const Engine = "2 cedar-go v1.9.2"
+const Engine = "4 cedar-go v1.9.2"
 
 // File is one file of policies.
 type File struct {

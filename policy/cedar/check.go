@@ -167,7 +167,7 @@ func (k *known) literal(uid types.EntityUID) string {
 	case !open:
 		return fmt.Sprintf("there is no entity type %s: those are %s%s", plain(string(uid.Type), 64), strings.Join(k.types(), ", "), meant(string(uid.Type), k.types()))
 	case id == "":
-		return fmt.Sprintf("the name of a %s is never empty", uid.Type)
+		return fmt.Sprintf("the name in %s::\"\" is never empty", uid.Type)
 	}
 	switch uid.Type {
 	case typePath:
@@ -207,11 +207,24 @@ func (k *known) question(n ast.IsNode) (complaint, bool) {
 			return complaint{string(n.Value), text}, true
 		}
 	case ast.NodeTypeHasTag:
-		return complaint{"hasTag", onlyArguments}, !isArguments(n.Left)
+		return tag("hasTag", n.Left, n.Right)
 	case ast.NodeTypeGetTag:
-		return complaint{"getTag", onlyArguments}, !isArguments(n.Left)
+		return tag("getTag", n.Left, n.Right)
 	}
 	return complaint{}, false
+}
+
+// tag says what is wrong with asking for a tag: who has none, or a name that no argument has.
+func tag(near string, of, name ast.IsNode) (complaint, bool) {
+	if !isArguments(of) {
+		return complaint{near, onlyArguments}, true
+	}
+	v, literal := name.(ast.NodeValue)
+	text, ok := v.Value.(types.String)
+	if !literal || !ok || strings.HasPrefix(string(text), "/") {
+		return complaint{}, false
+	}
+	return complaint{string(text), fmt.Sprintf("no argument is found by %s: write its JSON Pointer, %s", shown(string(text)), shown("/"+string(text)))}, true
 }
 
 const onlyArguments = "only context.args and context.numbers have tags"

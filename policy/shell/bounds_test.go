@@ -14,11 +14,11 @@ var units = []string{
 	"find . -exec ", "env A=1 ", "busybox ", "eval ", "sudo ", "env -S ", "a ", "cat <<<'x' ", "<<'A'\n", "a\\\n", "!", "-", "[ ", "[[ a ",
 	"'' ", "a'b'", "\"a\"", "$'a'", "~:", "/..", "a:", "%", "=", "*", "git ", "git log -n ", "# \\\n", "#\n", "f(){ ", "ls&", "then ",
 	"for i in a;", "$[", "${", "$(", "a;;", "2>&1 ", "<a ", "printf %", "test -a ", "'a' 'b' ", "a/", "--", "-e p ", "1p;", "/a/p;",
-	":", "..", "a..", ":(", "{:", "break ", "..env", "1e",
+	":", "..", "a..", ":(", "{:", "break ", "..env", "1e", "s/a/b/;", "/a/,", "/[a]", "y/a/b/;", "print a>",
 }
 
 // before are what a unit is put behind, so that it gets to where it is looked at.
-var before = []string{"", "ls ", "git log ", "git show ", "git log -L", "git archive ", "find . ", "printf ", "test ", "sed -n ", "sed -n '", "xargs -q ", "echo '", "cat <<A\n", "jq '", "cat <"}
+var before = []string{"", "ls ", "git log ", "git show ", "git log -L", "git archive ", "find . ", "printf ", "test ", "sed -n ", "sed -n '", "xargs -q ", "echo '", "cat <<A\n", "jq '", "awk '", "sed 's/", "cat <"}
 
 // The longest lines of the worst shapes are judged, soon, and not allowed.
 func TestWorstShapes(t *testing.T) {

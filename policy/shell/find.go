@@ -10,7 +10,7 @@ var findTests = func() map[string]int {
 		m[n] = 0
 	}
 	for n := range names("-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -lname -ilname -type -xtype " +
-		"-maxdepth -mindepth -size -mtime -mmin -ctime -cmin -atime -amin -used -perm -user -group -uid -gid -links -inum -fstype -printf") {
+		"-maxdepth -mindepth -size -mtime -mmin -ctime -cmin -atime -amin -used -perm -user -group -uid -gid -links -inum -fstype -printf -newermt -newerat -newerct -newerBt") {
 		m[n] = 1
 	}
 	for n := range names("-newer -anewer -cnewer -samefile") {

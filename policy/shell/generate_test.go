@@ -50,7 +50,10 @@ var (
 		"1,2p", "p", "$=", "/a/p", "1q", "1e ./evil.sh", "w new", "1w new", "s/a/b/e", "s/a/b/w new", "/[/]/p", `/\//p`, "/a/I,+1p;2q", "1~2p", "r a.txt", "/x\\\n/p", "1!p", "{p}",
 		"/[]]/w new", "/[^/]/p", "$!{w new\n}", "p;w new", "/a/,/b/p", "q5", "0,/a/p", "y/a/b/", "e", "W new", "#n\nw new", "\\,a,p", "/a\\", "b/p",
 	}
-	genJq    = []string{".", ".a", "env", "$ENV", ".items[]|.name", "input_filename", "import \"x\" as x; .", "@sh", "keys", "getpath([\"a\"])", "modulemeta", "debug", "input", "$__prog_args", "include \"x\"; ."}
+	genJq   = []string{".", ".a", "env", "$ENV", ".items[]|.name", "input_filename", "import \"x\" as x; .", "@sh", "keys", "getpath([\"a\"])", "modulemeta", "debug", "input", "$__prog_args", "include \"x\"; ."}
+	genSed2 = strings.Split("s/ / w_new e_touch_new ; p { } 1 , $ ! s y/ a b [ ] [^ [: :] [:alpha:] \\/ s, s# # g I d q n N = G x /a/ /[a]/ s/a/b/ y/a/b/ /]/ []/ ;w_new & ( ) + * .", " ")
+	genAwk  = strings.Split("{ } ( ) print printf \"x\" \" / > >> \"new\" | getline system(\"touch_new\") /a/ /\"/ / a [1] a[1] if(1) else ; , ++ -- == $1 1 for( in ~ ! && "+
+		"BEGIN END while(0) exit NF ? : - = += >= < print>\"new\" length [ ] /[/]/ substr( (1>\"new\") \n .5", " ")
 	genTest  = strings.Fields("-f a.txt -d src -e new -n x -z x = != -eq 1 2 ! -v a[$(touch new)] -ef -nt a.txt ( ) -a -o -t 1 -r -w -x a[0] -lt -N -k")
 	genTexts = []string{"%s", "%d\\n", "%n", "%(%F)T", "%b", "%q x", "hello", "'a b'", "-v", "a[$(touch new)]", "%*d", "-e", "a\\tb", "%%", "\\x2d"}
 )
@@ -79,7 +82,7 @@ func (g *generator) pipeline() string {
 func (g *generator) simple() string {
 	name := pick(g, g.names)
 	if g.chance(35) {
-		name = pick(g, []string{"git", "git", "git", "find", "sed", "sort", "uniq", "xxd", "date", "diff", "file", "jq", "tac", "test", "printf"})
+		name = pick(g, []string{"git", "git", "git", "find", "sed", "awk", "sort", "uniq", "xxd", "date", "diff", "file", "jq", "tac", "test", "printf"})
 	}
 	args := g.args(name)
 	if name == "[" && g.chance(90) {
@@ -114,7 +117,12 @@ func (g *generator) args(name string) []string {
 	switch name {
 	case "find":
 		return append(g.few([]string{".", "src", "a.txt", "sub"}, 2), g.few(genFind, 5)...)
+	case "awk", "gawk", "mawk", "nawk":
+		return append(append(g.few([]string{"-F:", "-F", ",", "-v", "x=1", "-f", "evil.sh"}, 1), "{"+g.program(genAwk)+"}"), g.few(genOperands, 2)...)
 	case "sed":
+		if g.chance(40) {
+			return append([]string{g.program(genSed2)}, g.few(genOperands, 2)...)
+		}
 		return append(append(g.few([]string{"-n", "-n", "-n", "-e", "-E", "-i", "-s", "-f", "--quiet", "-ne", "--in-pl", "--expression=p", "-z", "-u", "--posix"}, 3), pick(g, genSed)), g.few(genOperands, 2)...)
 	case "jq":
 		return append(append(g.some(readers[name].flags, genJq), g.few([]string{"--arg", "a", "b", "--argjson", "n", "1", "-f", "a.txt"}, 1)...), "data.json")
@@ -156,6 +164,15 @@ func (g *generator) some(set flagSet, operands []string) []string {
 		}
 	}
 	return out
+}
+
+// program is a few tokens of a language, in any order.
+func (g *generator) program(tokens []string) string {
+	var b strings.Builder
+	for range 1 + g.rng.IntN(10) {
+		b.WriteString(strings.ReplaceAll(pick(g, tokens), "_", " ") + strings.Repeat(" ", g.rng.IntN(2)))
+	}
+	return b.String()
 }
 
 func (g *generator) few(list []string, most int) []string {

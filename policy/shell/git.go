@@ -19,7 +19,7 @@ const (
 	gitFormat = " --pretty= --format: --oneline --abbrev-commit --no-abbrev-commit --abbrev= --date: --decorate= --no-decorate --color= --no-color "
 	gitDiff   = "-pubwaBDRz M= C= U: G: S: X= l: --patch --no-patch --unified: --raw --minimal --patience --histogram --diff-algorithm: --anchored: " +
 		"--stat= --numstat --shortstat --dirstat= --cumulative --summary --name-only --name-status --color= --no-color --color-moved= " +
-		"--word-diff= --word-diff-regex: --no-renames --check --full-index --binary --abbrev= --break-rewrites= --find-renames= " +
+		"--word-diff= --word-diff-regex: --color-words= --no-renames --check --full-index --binary --abbrev= --break-rewrites= --find-renames= " +
 		"--find-copies= --find-copies-harder --irreversible-delete --diff-filter: --pickaxe-all --pickaxe-regex --relative= --no-relative --text " +
 		"--ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines --ignore-matching-lines: " +
 		"--inter-hunk-context: --function-context --exit-code --quiet --no-ext-diff --no-textconv --ignore-submodules " +
@@ -77,10 +77,11 @@ func (g gitCommand) begins(args []word) (rest []word, ok bool) {
 var gitCommands = map[string]gitCommand{
 	"status": gitRead("-sbvz u= M= --short --branch --show-stash --porcelain= --long --verbose --untracked-files= --ignore-submodules --ignored= " +
 		"--column= --no-column --ahead-behind --no-ahead-behind --renames --no-renames --find-renames="),
-	"diff":     gitRead(gitDiff + "-0123 --cached --staged --merge-base --no-index --base --ours --theirs --cc"),
-	"log":      gitRead(gitLog),
-	"show":     gitRead(gitLog),
-	"shortlog": gitRead(gitFormat + "-nsec w= --numbered --summary --email --committer --group: --since: --until: --all --no-merges"),
+	"diff":      gitRead(gitDiff + "-0123 --cached --staged --merge-base --no-index --base --ours --theirs --cc"),
+	"diff-tree": gitRead(gitDiff + gitFormat + "-rtmcsv --no-commit-id --root --cc --always --merge-base"),
+	"log":       gitRead(gitLog),
+	"show":      gitRead(gitLog),
+	"shortlog":  gitRead(gitFormat + "-nsec w= --numbered --summary --email --committer --group: --since: --until: --all --no-merges"),
 	"ls-files": gitRead("-cdmoiskuztvf x: --cached --deleted --modified --others --ignored --stage --killed --unmerged --directory " +
 		"--no-empty-directory --eol --exclude: --exclude-standard --error-unmatch --full-name --abbrev= --deduplicate"),
 	"ls-tree": gitRead("-drtlz --long --name-only --name-status --object-only --full-name --full-tree --abbrev= --format:"),
@@ -106,12 +107,12 @@ var gitCommands = map[string]gitCommand{
 	"cat-file":      gitRead("-etps"),
 	"merge-base":    gitRead("-a --all --octopus --independent --is-ancestor --fork-point"),
 	"name-rev":      gitRead("--tags --name-only --always"),
+	"cherry":        gitRead("-v --verbose --abbrev="),
 	"show-ref":      gitRead("-dq --head --heads --branches --tags --dereference --verify --quiet --abbrev= --hash="),
 	"for-each-ref":  gitRead("--count: --sort: --format: --color= --points-at: --merged= --no-merged= --contains= --no-contains= --ignore-case"),
 	"count-objects": gitRead("-vH --verbose --human-readable"),
 	"check-ignore":  gitRead("-qvn --quiet --verbose --non-matching --no-index"),
 	"check-attr":    gitRead("-a --all --cached"),
-	"whatchanged":   gitRead(gitLog),
 	"version":       gitRead("--build-options"),
 	"grep": gitRead("-aIirwvhHEGPFnlLzocpWq# A: B: C: e: f@ m: --cached --untracked --no-index --text --ignore-case --recursive " +
 		"--no-recursive --word-regexp " +

@@ -10,6 +10,10 @@ var (
 	gitKey     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?$`)
 )
 
+// RevsFile is the one file of revisions for git blame to pass over that a configuration
+// may name: whoever runs git looks that it is no link out of the workspace.
+const RevsFile = ".git-blame-ignore-revs"
+
 // GitConfig looks through the text of a configuration of git, or of a .gitmodules
 // file, and returns the first setting with which a line that git reads with might
 // start a program or read elsewhere although it runs in the environment of Quiet:
@@ -36,7 +40,7 @@ func GitConfig(text string) (setting string, ok bool) {
 		if m == nil {
 			return odd, false
 		}
-		if key := strings.ToLower(m[1]); startsMore(section, key, m[2]) {
+		if key := strings.ToLower(m[1]); startsMore(section, strings.ToLower(sub), key, m[2]) {
 			if sub != "" {
 				section += "." + sub
 			}
@@ -48,13 +52,21 @@ func GitConfig(text string) (setting string, ok bool) {
 
 // startsMore holds for settings that matter: sections and keys are in lower case. A
 // section may carry its second name behind a dot, as in old files.
-func startsMore(section, key, value string) bool {
-	section, _, _ = strings.Cut(section, ".")
+func startsMore(section, sub, key, value string) bool {
+	section, old, _ := strings.Cut(section, ".")
 	switch section {
 	case "include", "includeif":
 		return true
 	case "core":
 		return key == "worktree"
+	case "blame": // of a file that is none of revisions, the message shows a line
+		return key == "ignorerevsfile" && value != "" && value != RevsFile
+	case "alias": // git runs it in the place of a command that it has not, or has no longer
+		for _, name := range []string{key, sub, old} {
+			if _, ours := gitCommands[name]; ours {
+				return true
+			}
+		}
 	case "diff":
 		return key == "external" || key == "command" || key == "textconv"
 	case "filter":

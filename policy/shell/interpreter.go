@@ -59,12 +59,8 @@ var interpreters = map[string]interpreter{
 
 	"osascript": {letters: "e", takes: "l"},
 
-	"awk":  {program: true},
-	"gawk": {program: true},
-	"mawk": {program: true},
-	"nawk": {program: true},
-	"bc":   {program: true},
-	"dc":   {program: true},
+	"bc": {program: true},
+	"dc": {program: true},
 }
 
 // interpreter judges a language's program: with a file's name it is a program

@@ -77,5 +77,6 @@ func forbidden(r rune) bool {
 	if r < utf8.RuneSelf {
 		return r < ' ' || r == 0x7f
 	}
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Z, unicode.Co, unicode.Cs) || r == utf8.RuneError
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Z, unicode.Co, unicode.Cs, unicode.Other_Default_Ignorable_Code_Point) ||
+		r == utf8.RuneError || r == '\u2800'
 }

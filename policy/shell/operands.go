@@ -52,7 +52,7 @@ func (c *classifier) reads(name string, args []word) {
 		return
 	}
 	for i, w := range p.operands {
-		if w.free && !r.loose && (p.ended < 0 || i < p.ended) {
+		if w.free && !r.loose && (p.ended < 0 || i < p.ended) && !(r.flags.early && i > 0) {
 			c.add(ruleExpansion, w.text) // a file may be named like a flag
 		}
 	}

@@ -3,7 +3,7 @@ package shell
 import "strconv"
 
 // quietGit are settings of git that would make a reading command write, start a
-// program or use the network, with values that keep it from that. Settings whose
+// program, use the network or read elsewhere, with values that keep it from that. Settings whose
 // names the configuration invents itself cannot be overridden: see GitConfig.
 var quietGit = [][2]string{
 	{"core.fsmonitor", "false"},
@@ -27,6 +27,9 @@ var quietGit = [][2]string{
 	{"submodule.recurse", "false"},
 	{"protocol.allow", "never"},
 	{"safe.bareRepository", "explicit"},
+	{"mailmap.file", ""}, // files of which an answer shows lines
+	{"core.excludesFile", ""},
+	{"core.attributesFile", ""},
 }
 
 // Quiet is the environment that an allowed line must run in, beside a PATH that

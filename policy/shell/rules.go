@@ -27,7 +27,7 @@ var (
 	ruleEval        = &rule{"shell.eval", Deny, "%s runs or rewrites commands that cannot be judged; write the commands themselves into the line."}
 	ruleMachine     = &rule{"shell.machine", Deny, "%s changes disks or stops the machine; no call may do that."}
 	ruleInteractive = &rule{"shell.interactive", Deny, "%s needs a terminal, and there is none; use a command that prints and ends, such as cat or git diff."}
-	ruleNetwork     = &rule{"shell.network", Deny, "%s uses the network, which a shell line may not do here; use a tool made for fetching, if there is one."}
+	ruleNetwork     = &rule{"shell.network", Deny, "%s uses the network; use a tool made for fetching, if there is one."}
 	ruleLoader      = &rule{"shell.loader", Deny, "Setting %s changes which code later commands run; leave it out."}
 
 	ruleSyntax      = &rule{"shell.syntax", Deny, "The line cannot be parsed, and a shell would run a part of it; check its quotes and brackets."}

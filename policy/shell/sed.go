@@ -5,8 +5,8 @@ import "strings"
 var sedFlags = flags("-nErsuz e: --quiet --silent --regexp-extended --separate --unbuffered --null-data --posix --sandbox " +
 	"--expression: --debug --help --version")
 
-// sed allows -n with scripts that print lines, count them and stop: other
-// commands of sed write files and run programs.
+// sed allows scripts of commands that edit what is printed, and stop: others of sed
+// write files, read them and run programs.
 func (c *classifier) sed(args []word) {
 	p, bad, ok := sedFlags.parse(args)
 	if !ok {
@@ -14,10 +14,6 @@ func (c *classifier) sed(args []word) {
 		return
 	}
 	if p.has("--help", "--version") {
-		return
-	}
-	if !p.has("-n", "--quiet", "--silent") {
-		c.add(ruleFlag, "sed")
 		return
 	}
 	scripts, files := p.values, p.operands
@@ -41,33 +37,125 @@ func (c *classifier) sed(args []word) {
 	}
 }
 
-// sedScript reports whether a script is a list of p, = and q, each with at most
-// two addresses.
+// sedPlain are the commands of sed that are a letter and nothing more, and work on the
+// lines that it holds.
+const sedPlain = "p=dDgGhHnNPx"
+
+// sedScript reports whether a script is a list of commands that only print and edit, each
+// with at most two addresses, and of groups of them that it closes itself.
 func sedScript(s string) bool {
-	commands := 0
+	commands, open := 0, 0
 	for {
 		s = strings.TrimLeft(s, " \t;\n")
 		if s == "" {
-			return commands > 0
+			return commands > 0 && open == 0
 		}
+		closing := s[0] == '}'
 		var ok bool
-		if s, ok = sedAddresses(s); !ok || s == "" {
+		if !closing {
+			if s, ok = sedAddresses(s); !ok || s == "" {
+				return false
+			}
+			if s[0] == '{' {
+				open, s = open+1, s[1:]
+				continue
+			}
+			commands++
+		} else if open--; open < 0 {
 			return false
 		}
-		switch s[0] {
-		case 'p', '=':
-			s = s[1:]
-		case 'q':
-			s = strings.TrimLeft(strings.TrimLeft(s[1:], " "), "0123456789")
-		default:
+		if s, ok = sedCommand(s); !ok {
 			return false
 		}
-		commands++
 		s = strings.TrimLeft(s, " \t")
-		if s != "" && s[0] != ';' && s[0] != '\n' {
+		if s != "" && strings.IndexByte(";\n}", s[0]) < 0 {
 			return false
 		}
 	}
+}
+
+// sedCommand reads one command, or the end of a group.
+func sedCommand(s string) (rest string, ok bool) {
+	switch c := s[0]; {
+	case c == '}' || strings.IndexByte(sedPlain, c) >= 0:
+		return s[1:], true
+	case c == 'q':
+		return strings.TrimLeft(strings.TrimLeft(s[1:], " "), "0123456789"), true
+	case c == 's':
+		return sedSubstitution(s[1:])
+	case c == 'y':
+		if _, rest, ok = sedParts(s[1:], sedText); !ok || strings.Contains(s[:len(s)-len(rest)], "[") {
+			return s, false // some look for the end of a bracket here, too
+		}
+		return rest, true
+	}
+	return s, false
+}
+
+// sedSubstitution reads what stands behind the s: an expression, what takes its place, and
+// flags of which none runs or writes what comes of it.
+func sedSubstitution(s string) (rest string, ok bool) {
+	if _, rest, ok = sedParts(s, sedExpression); !ok {
+		return s, false
+	}
+	return strings.TrimLeft(rest, "gpiI0123456789"), true
+}
+
+// sedDelimiters are what may stand around the parts of s and y here.
+const sedDelimiters = "/|,#:@!%+=_~"
+
+// sedParts reads two parts between delimiters, the first one by a reader for it.
+func sedParts(s string, first func(string, byte) (string, bool)) (delim byte, rest string, ok bool) {
+	if s == "" || strings.IndexByte(sedDelimiters, s[0]) < 0 {
+		return 0, s, false
+	}
+	delim = s[0]
+	if rest, ok = first(s[1:], delim); !ok {
+		return 0, s, false
+	}
+	rest, ok = sedText(rest, delim)
+	return delim, rest, ok
+}
+
+// sedText is what stands behind a text that ends with a delimiter, on one line.
+func sedText(s string, delim byte) (rest string, ok bool) {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			if i++; i < len(s) && s[i] == '\n' {
+				return s, false
+			}
+		case '\n':
+			return s, false
+		case delim:
+			return s[i+1:], true
+		}
+	}
+	return s, false
+}
+
+// sedExpression is what stands behind an expression that ends with a delimiter.
+// Implementations disagree on a delimiter in a bracket expression, so there may be none.
+func sedExpression(s string, delim byte) (rest string, ok bool) {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			if i++; i < len(s) && s[i] == '\n' {
+				return s, false
+			}
+		case '\n':
+			return s, false
+		case delim:
+			return s[i+1:], true
+		case '[':
+			n := bracket(s[i:], delim)
+			if n == 0 {
+				return s, false
+			}
+			i += n - 1
+		}
+	}
+	return s, false
 }
 
 func sedAddresses(s string) (rest string, ok bool) {
@@ -88,8 +176,7 @@ func sedAddresses(s string) (rest string, ok bool) {
 	return strings.TrimLeft(rest, " \t!"), true
 }
 
-// sedAddress reads a line number, first~step, $ or /expression/. Implementations
-// disagree on a slash in a bracket expression, so there may be none.
+// sedAddress reads a line number, first~step, $ or /expression/.
 func sedAddress(s string) (rest string, found, ok bool) {
 	digits := strings.TrimLeft(s, "0123456789")
 	switch {
@@ -105,33 +192,23 @@ func sedAddress(s string) (rest string, found, ok bool) {
 	case s[0] != '/':
 		return s, false, true
 	}
-	for i := 1; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			if i++; i < len(s) && s[i] == '\n' {
-				return s, false, false
-			}
-		case '\n':
-			return s, false, false
-		case '[':
-			n := bracket(s[i:])
-			if n == 0 {
-				return s, false, false
-			}
-			i += n - 1
-		case '/':
-			return strings.TrimLeft(s[i+1:], "I"), true, true
-		}
-	}
-	return s, false, false
+	rest, ok = sedExpression(s[1:], '/')
+	return strings.TrimLeft(rest, "I"), ok, ok
 }
 
-// bracket is the length of a simple bracket expression at the start of s, or 0.
-func bracket(s string) int {
+// bracket is the length of a bracket expression at the start of s that is simple, but for
+// classes like [:space:], or 0.
+func bracket(s string, delim byte) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
-		case '/', '\\', '[', '\n':
+		case delim, '\\', '\n':
 			return 0
+		case '[':
+			n := class(s[i:])
+			if n == 0 {
+				return 0
+			}
+			i += n - 1
 		case ']':
 			if i > 1 && s[1:i] != "^" {
 				return i + 1
@@ -139,4 +216,14 @@ func bracket(s string) int {
 		}
 	}
 	return 0
+}
+
+// class is the length of a class of characters at the start of s, or 0.
+func class(s string) int {
+	rest, ok := strings.CutPrefix(s, "[:")
+	name := strings.TrimLeft(rest, "abcdefghijklmnopqrstuvwxyz")
+	if !ok || name == rest || !strings.HasPrefix(name, ":]") {
+		return 0
+	}
+	return len(s) - len(name) + 2
 }

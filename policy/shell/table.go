@@ -63,7 +63,14 @@ const rgFlags = "-aciFlLnNoPqsSuUvwxHIhp0. A: B: C: e: f@ g: m: t: T: r: d: M: E
 	"--invert-match --word-regexp --line-regexp --with-filename --no-filename --heading --no-heading --null --hidden " +
 	"--after-context: --before-context: --context: --regexp: --file@ --glob: --iglob: --max-count: --type: --type-not: " +
 	"--type-list --replace: --max-depth: --max-columns: --encoding: --color: --colors: --column --no-column --json --stats --trim " +
-	"--vimgrep --passthru --no-ignore --no-ignore-vcs --sort: --sortr: --pretty --no-config --crlf --max-filesize:"
+	"--vimgrep --passthru --no-ignore --no-ignore-vcs --sort: --sortr: --pretty --no-config --crlf --max-filesize: --follow"
+
+// awkReader takes its flags before the program: behind it they are names of files.
+var awkReader = func() reader {
+	r := read(program, "F: v:").with(awkProgram)
+	r.flags.early = true
+	return r
+}()
 
 const sumFlags = "-btz --binary --text --tag --zero"
 
@@ -138,11 +145,15 @@ var readers = map[string]reader{
 	"grep":  loose(pattern, grepFlags).following("-R", "--dereference-recursive"),
 	"egrep": loose(pattern, grepFlags).following("-R", "--dereference-recursive"),
 	"fgrep": loose(pattern, grepFlags).following("-R", "--dereference-recursive"),
-	"rg":    read(pattern, rgFlags).following("-L").with(globs),
+	"rg":    read(pattern, rgFlags).following("-L", "--follow").with(globs),
 	"tree": read(paths, "-adfilxpsugDhFQNqrtcUvSCnAJX L: P: I: --noreport --dirsfirst --filesfirst --prune --du --si --inodes --device "+
 		"--sort: --gitignore --matchdirs --ignore-case --charset: --filelimit: --timefmt:").apart().following("-l"),
 	"jq": read(program, "-acCehjMnrRsS --compact-output --null-input --raw-output --raw-input --join-output --ascii-output "+
 		"--slurp --sort-keys --color-output --monochrome-output --tab --indent: --exit-status --seq --stream --arg% --argjson%").with(jqFilter),
+	"awk":      awkReader,
+	"gawk":     awkReader,
+	"mawk":     awkReader,
+	"nawk":     awkReader,
 	"seq":      read(text, "-w f: s: --equal-width --format: --separator:"),
 	"expr":     loose(text, ""),
 	"sleep":    read(text, ""),

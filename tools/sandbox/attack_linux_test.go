@@ -74,6 +74,11 @@ var attacks = map[string]func() error{
 	"udp":        func() error { return dial("udp", os.Getenv("UDP")) },
 	"abstract":   func() error { return dial("unix", os.Getenv("ABSTRACT")) },
 	"unix":       func() error { return dial("unix", os.Getenv("SOCKET")) },
+	"prlimit":    func() error { return limit(number("VICTIM")) },
+	"prlimit up": func() error { return limit(number("PARENT")) },
+	"priority":   func() error { return unix.Setpriority(unix.PRIO_PROCESS, number("VICTIM"), 19) },
+	"processor":  func() error { return unix.SchedSetaffinity(number("VICTIM"), &unix.CPUSet{1}) },
+	"own limits": func() error { return limit(0) },
 	"descriptor": descriptors,
 	"own net":    ownNet,
 	"own pair":   func() error { _, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err },
@@ -263,6 +268,14 @@ func ownNet() error {
 // raise raises a limit.
 func raise() error {
 	return unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+}
+
+// limit lowers a limit of a process, and asks for another one.
+func limit(pid int) error {
+	if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, nil, &unix.Rlimit{}); err != nil {
+		return err
+	}
+	return unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
 }
 
 // openMany opens more than a command may.

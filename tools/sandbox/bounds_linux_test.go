@@ -53,6 +53,7 @@ func TestCommandsStillWork(t *testing.T) {
 		`set -o pipefail; seq 100000 | sort -rn | head -1 | grep 100000 || [ $? = 141 ]`,
 		`tar cf t.tar -C /usr/share/misc . 2>/dev/null || tar cf t.tar -C /etc passwd; mkdir x; tar xf t.tar -C x; rm -r x t.tar`,
 		`ATTACK="own pair" $ME`,
+		`ATTACK="own limits" $ME; ulimit -c 0; (ulimit -n 100; ulimit -n); nice -n 5 true`,
 	}
 	for _, form := range []form{landlock, all} {
 		t.Run(form.name, func(t *testing.T) {

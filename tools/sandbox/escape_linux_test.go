@@ -91,6 +91,10 @@ var escapes = []escape{
 	{name: "ptrace up", line: `PARENT=$PPID ATTACK="ptrace up" $ME`, works: "yes"},
 	{name: "the memory of its keeper", line: `exec 3</proc/$PPID/mem && echo ESCAPED`, works: "yes"},
 	{name: "descriptor"},
+	{name: "prlimit", works: "yes"},
+	{name: "priority", works: "yes"},
+	{name: "processor", works: "yes"},
+	{name: "prlimit up", line: `PARENT=$PPID ATTACK="prlimit up" $ME`, works: "yes"},
 	{name: "limits", works: "root"},
 
 	// The network.

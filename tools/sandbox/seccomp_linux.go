@@ -55,9 +55,14 @@ func filterFor(p Policy) []unix.SockFilter {
 			f.rule(nr, ret(no))
 		}
 	}
+	if !p.Use.Namespaces {
+		f.priorities()
+	}
 	for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {
 		f.rule(nr, load(arg(0)), jump(unix.BPF_JSET, newSpaces, 0, 1), ret(no), ret(allow))
 	}
+	// The limits of another process, its keeper's or the node's, would end it.
+	f.rule(unix.SYS_PRLIMIT64, load(arg(0)), jump(unix.BPF_JEQ, 0, 4, 0), load(arg(2)), jump(unix.BPF_JEQ, 0, 0, 3), load(arg(2)+4), jump(unix.BPF_JEQ, 0, 0, 1), ret(allow), ret(no))
 	f.rule(unix.SYS_IOCTL, load(arg(1)), jump(unix.BPF_JEQ, unix.TIOCSTI, 1, 0), jump(unix.BPF_JEQ, unix.TIOCLINUX, 0, 1), ret(no), ret(allow))
 	for nr, n := range modes {
 		f.rule(nr, load(arg(n)), jump(unix.BPF_JSET, setID, 0, 1), ret(no), ret(allow))
@@ -69,6 +74,20 @@ func filterFor(p Policy) []unix.SockFilter {
 	f.sockets(p)
 	return append(f, ret(allow))
 }
+
+// priorities refuses to set when and where other processes run: those of the node's user
+// could be made to wait for ever. A thread sets its own.
+func (f *filter) priorities() {
+	for _, nr := range []uint32{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR} {
+		f.rule(nr, load(arg(0)), jump(unix.BPF_JEQ, 0, 0, 1), ret(allow), ret(no))
+	}
+	for nr, all := range map[uint32]uint32{unix.SYS_SETPRIORITY: unix.PRIO_USER, unix.SYS_IOPRIO_SET: ioprioUser} {
+		f.rule(nr, load(arg(1)), jump(unix.BPF_JEQ, 0, 0, 3), load(arg(0)), jump(unix.BPF_JEQ, all, 1, 0), ret(allow), ret(no))
+	}
+}
+
+// ioprioUser says to ioprio_set that all processes of a user are meant.
+const ioprioUser = 3
 
 // filter is a program while it is written. The number of the system call is loaded
 // where a rule begins.

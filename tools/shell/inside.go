@@ -146,8 +146,17 @@ func (l *look) followed() string {
 	if len(queue) == 0 {
 		queue = l.bases
 	}
-	seen := map[string]bool{}
 	entries := 0
+	why := leading(l.root, queue, map[string]bool{}, &entries, func(string) bool { return false })
+	if why != "" {
+		why += ", and the line follows links: leave out the flag that does so, or name a smaller folder"
+	}
+	return why
+}
+
+// leading goes through folders and all that they lead to, and says which link leads out of
+// the workspace. skip says what is not gone into; seen and entries go on from look to look.
+func leading(root string, queue []string, seen map[string]bool, entries *int, skip func(string) bool) string {
 	for len(queue) > 0 {
 		dir := queue[0]
 		queue = queue[1:]
@@ -159,19 +168,22 @@ func (l *look) followed() string {
 		if err != nil {
 			continue // the line cannot read it either
 		}
-		if entries += len(list); entries > maxEntries {
-			return "it follows links through too many files: leave out the flag that follows them, or name a smaller folder"
+		if *entries += len(list); *entries > maxEntries {
+			return "there are too many files to look at"
 		}
 		for _, e := range list {
 			p := filepath.Join(dir, e.Name())
+			if skip(p) {
+				continue
+			}
 			if e.Type()&os.ModeSymlink != 0 {
 				real, err := filepath.EvalSymlinks(p)
 				if err != nil {
 					continue // it leads nowhere
 				}
-				if !within(l.root, real) {
-					rel, _ := filepath.Rel(l.root, p) // p is within root
-					return fmt.Sprintf("%s leads out of the workspace, and the line follows links: leave out the flag that does so", tools.Visible(rel))
+				if !within(root, real) {
+					rel, _ := filepath.Rel(root, p) // p is within root
+					return tools.Visible(rel) + " leads out of the workspace"
 				}
 				if info, err := os.Stat(real); err != nil || !info.IsDir() {
 					continue

@@ -25,7 +25,7 @@ var (
 // names of which many lead out.
 var (
 	leakShow = []string{
-		"cat", "head -3", "grep -r x", "grep -R x", "grep -rn x --", "ls -la", "ls -LR", "ls", "find", "find -L", "find -H", "wc -l <", "cat <", "sed -n p", "sort", "cut -c1-", "nl",
+		"cat", "head -3", "grep -r x", "grep -R x", "grep -rn x --", "ls -la", "ls -LR", "ls", "find", "find -L", "find -H", "wc -l <", "cat <", "sed -n p", "sed s/x/x/", "awk 1", "sort", "cut -c1-", "nl",
 		"diff -r src", "tac", "fold", "strings", "od -c", "echo", "printf '%s\\n'", "basename -a", "realpath", "readlink -f", "stat -L -c %n", "file", "du -aL", "uniq", "comm src/f", "paste",
 		"grep -h -f src/f", "grep -f", "jq -R .", "git diff --no-index src/f", "git grep --no-index x", "git ls-files -o", "xxd", "rev", "column", "tree -l", "rg -L x", "test -f", "expr a :",
 		"find . -follow -name", "find . -newer", "timeout 5 cat", "nice grep -R x", "command ls", "egrep -R ''", "sha256sum", "base64", "cmp src/f",

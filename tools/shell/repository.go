@@ -21,28 +21,73 @@ const maxGitFile = 1 << 20
 // it must not run there unasked, or "". Such a configuration can name programs, and
 // whoever may write files in the workspace may have written it.
 func repository(root string) string {
+	top, dir, why := found(root)
+	if why != "" || dir == "" {
+		return why
+	}
+	if why := configured(top, dir); why != "" {
+		return why
+	}
+	return linked(root, top, dir)
+}
+
+// found is the repository that git would find from a folder: its work tree, and the folder
+// that holds it, "" where there is none. why says that git must not run there.
+func found(root string) (top, dir, why string) {
 	for top := root; ; top = filepath.Dir(top) {
 		dot := filepath.Join(top, ".git")
 		info, err := os.Stat(dot)
 		switch {
 		case err == nil && info.IsDir():
 			if real, err := filepath.EvalSymlinks(dot); err != nil || top == root && !within(root, real) {
-				return "its .git is a link that leads out of the workspace"
+				return top, "", "its .git is a link that leads out of the workspace"
 			}
-			return configured(top, dot)
+			return top, dot, ""
 		case err == nil:
 			dir, why := pointed(root, top, dot)
-			if why != "" {
-				return why
-			}
-			return configured(top, dir)
+			return top, dir, why
 		case bare(top):
-			return configured(top, top)
+			return top, top, ""
 		}
 		if top == filepath.Dir(top) {
-			return "" // no repository
+			return top, "", "" // no repository
 		}
 	}
+}
+
+// unread are the folders of a repository that git does not read lines of text from.
+var unread = map[string]bool{"hooks": true, "modules": true, "lfs": true, "annex": true}
+
+// linked looks for links that lead from a repository in the workspace out of it: git shows
+// lines of what it takes for its own files.
+func linked(root, top, dir string) string {
+	seen := map[string]bool{}
+	entries := 0
+	for _, place := range []string{dir, common(dir)} {
+		if !within(root, place) {
+			continue // no call could have made the links
+		}
+		why := leading(root, []string{place}, seen, &entries, func(p string) bool {
+			rel, _ := filepath.Rel(place, p) // p is below place
+			return unread[rel] || filepath.Dir(rel) == "objects" && rel != "objects/info"
+		})
+		if why != "" {
+			return why + ", and git reads there: let a person look at it, and do without git until then"
+		}
+	}
+	revs := filepath.Join(top, rules.RevsFile)
+	if real, err := filepath.EvalSymlinks(revs); err == nil && within(root, revs) && !within(root, real) {
+		return rules.RevsFile + " leads out of the workspace, through a link"
+	}
+	return ""
+}
+
+// common is the folder that holds what the work trees of a repository share.
+func common(dir string) string {
+	if text, err := gitFile(filepath.Join(dir, "commondir")); err == nil {
+		return join(dir, strings.TrimRight(text, "\r\n"))
+	}
+	return dir
 }
 
 // bare says whether a folder looks like a repository without a work tree.
@@ -80,12 +125,8 @@ func pointed(root, top, dot string) (dir, why string) {
 
 // configured looks at the files of a repository that configure it.
 func configured(top, dir string) string {
-	common := dir
-	if text, err := gitFile(filepath.Join(dir, "commondir")); err == nil {
-		common = join(dir, strings.TrimRight(text, "\r\n"))
-	}
 	for _, file := range []string{
-		filepath.Join(common, "config"), filepath.Join(dir, "config"), filepath.Join(dir, "config.worktree"), filepath.Join(top, ".gitmodules"),
+		filepath.Join(common(dir), "config"), filepath.Join(dir, "config"), filepath.Join(dir, "config.worktree"), filepath.Join(top, ".gitmodules"),
 	} {
 		text, err := gitFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
