@@ -26,6 +26,7 @@ const (
 	streamLimit   = MaxWait         // for the whole of it
 	streamSilence = 5 * time.Minute // between two pieces
 	streamGrace   = bodyLimit       // to end the body once the stream itself has ended
+	streamDrain   = 2 * time.Second // to read on in a body whose stream is refused
 )
 
 // submitStream is POST /v1/turns:stream. The body is a model's stream as its provider sends
@@ -126,6 +127,10 @@ func (a *API) readStream(w http.ResponseWriter, r *http.Request, in streamIn, se
 		}
 		n, err := r.Body.Read(piece)
 		if _, err := in.stream.Write(piece[:n]); err != nil {
+			if see == nil { // who does not read while it sends has to be done with sending, to hear it
+				_ = control.SetReadDeadline(time.Now().Add(streamDrain))
+				_, _ = io.CopyN(io.Discard, r.Body, codec.MaxStream)
+			}
 			rest = time.Now().Add(bodyLimit)
 			return codec.Message{}, StreamProblem(err)
 		}

@@ -65,7 +65,7 @@ func (a *API) showStream(w http.ResponseWriter, r *http.Request, in streamIn, s 
 		if err != nil {
 			return about(t.Key, err)
 		}
-		if _, out, err = a.outcome(r.Context(), t, v); err != nil {
+		if _, out, err = a.outcome(r.Context(), t, v, o.Turn.Format); err != nil {
 			return about(t.Key, err)
 		}
 		out.Unanswered = m.Unanswered

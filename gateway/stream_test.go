@@ -91,10 +91,39 @@ func TestStreamIsWaitedFor(t *testing.T) {
 		o.take()
 		o.finish("hello")
 	})
-	out := d.want(200, `"state":"completed"`, "POST", turnsStream+"?wait_ms=15000", sent(chatStream...), eventStream()...)
+	const q = turnsStream + "?wait_ms=15000&trace=tr&turn=tu&principal=agent"
+	out := d.want(200, `"state":"completed"`, "POST", q, sent(chatStream...), eventStream()...)
 	wg.Wait()
 	if !strings.Contains(out, `"messages":[{"role":"tool","tool_call_id":"call_a"`) || !strings.Contains(out, `"stop":"tool_calls"`) {
 		t.Error(out)
+	}
+	// The same calls in another provider's words are answered in those.
+	out = d.want(200, `"attached":true,"format":"anthropic","messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"call_a"`, "POST", "/v1/turns",
+		`{"trace":"tr","turn":"tu","principal":"agent","wait_ms":1000,"message":{"role":"assistant","content":[`+
+			`{"type":"tool_use","id":"call_a","name":"echo","input":{"v":1}},{"type":"tool_use","id":"call_b","name":"echo","input":{"v":2}}]}}`)
+	if strings.Contains(out, "assistant") {
+		t.Error(out)
+	}
+	d.want(200, `"attached":true,"format":"responses"`, "POST", q+"&format=responses", sent(`{"type":"response.completed","response":{"status":"completed","output":[`+
+		`{"type":"function_call","call_id":"call_a","name":"echo","arguments":"{\"v\":1}"},{"type":"function_call","call_id":"call_b","name":"echo","arguments":"{\"v\":2}"}]}}`), eventStream()...)
+}
+
+// TestStreamRefusedWhileItIsSent: who reads nothing before it has sent everything hears why.
+func TestStreamRefusedWhileItIsSent(t *testing.T) {
+	d := newDoor(t, nil)
+	body := sent(`{"error":{"message":"overloaded"}}`) + strings.Repeat(":"+strings.Repeat("x", 1<<10)+"\n", 16<<10)
+	c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+	must(t, err)
+	defer c.Close()
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", turnsStream, len(body), body); err != nil {
+		t.Fatalf("it cannot be sent: %v", err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	must(t, err)
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	if resp.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(text), "overloaded") {
+		t.Errorf("%s: %s", resp.Status, text)
 	}
 }
 

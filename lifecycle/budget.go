@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,7 @@ const (
 	CallBytes    = 50_000  // an answer, unless the turn says otherwise
 	TurnBytes    = 200_000 // all answers of a turn, unless it says otherwise
 	PreviewBytes = 512     // of an answer's text, once the turn's bound has cut it
-	MaxShownID   = 258     // of a provider's id as a JSON string: a longer one is shortened when shown
+	MaxShownID   = 16_386  // of a provider's id as a JSON string: a longer one is shortened when shown
 	MaxShownName = 64      // of a tool's name: a longer one is not shown
 )
 
@@ -32,7 +33,20 @@ const (
 	spare = 1024
 	// shownPath and shownOf bound two strings that belong to the frame.
 	shownPath, shownOf = 200, 200
+	// usualID bounds an id that belongs to the frame, as a JSON string, and maxIDs those of a
+	// turn: where they take more, longer ones are shortened when shown.
+	usualID, maxIDs = 272, MaxCalls * usualID
 )
+
+// ShownID is how long a provider's id may be, in bytes as a JSON string, to be shown as it is,
+// where the ids of its turn take all bytes together: MaxShownID, as long as they leave the
+// answers their room.
+func ShownID(all int) int {
+	if all > maxIDs {
+		return usualID
+	}
+	return MaxShownID
+}
 
 // Whole is what a limit has cut, as it was, under its digest.
 type Whole struct {
@@ -71,35 +85,38 @@ func FitCall(r events.Result, limit int) (fitted events.Result, wholes []Whole) 
 // answer that was cut, in request order.
 //
 // The same answers give the same cuts, whoever asks; where nothing is cut, fitted
-// may be answers itself. A frame of some 400 bytes an answer always stays, whatever
-// the limits.
+// may be answers itself. A frame of some 400 bytes an answer, and its id, always stay,
+// whatever the limits.
 func FitTurn(answers []events.Answer, callLimit, turnLimit int) (fitted []events.Answer, wholes []AnswerWhole) {
 	callLimit, turnLimit = cmp.Or(callLimit, CallBytes), cmp.Or(turnLimit, TurnBytes)
 	if small(answers, callLimit, turnLimit) {
 		return answers, nil
 	}
-	fitted = slices.Clone(answers)
+	whole, ids, over := withShownIDs(answers)
+	fitted = slices.Clone(whole)
 	cuts := make(map[int]Whole)
-	sizes, total := make([]int, len(fitted)), together
+	most, sizes, total := make([]int, len(fitted)), make([]int, len(fitted)), together
 	for i := range fitted {
-		if a, w, cut := fit(fitted[i], callLimit, 0); cut {
+		most[i] = max(callLimit, ids[i]+min(callLimit, spare))
+		if a, w, cut := fit(whole[i], most[i], 0); cut {
 			fitted[i], cuts[i] = a, w
 		}
 		sizes[i] = Size(fitted[i])
 		total += sizes[i]
 	}
-	share := (turnLimit - together) / max(len(fitted), 1)
+	share := max(0, turnLimit-together-over) / max(len(fitted), 1)
 	for _, i := range bySize(sizes) {
 		if total <= turnLimit {
 			break
 		}
-		a, w, cut := fit(answers[i], min(share, callLimit), PreviewBytes)
+		a, w, cut := fit(whole[i], min(share+ids[i], most[i]), PreviewBytes)
 		if size := Size(a); cut && size < sizes[i] {
 			total += size - sizes[i]
 			fitted[i], cuts[i] = a, w
 		}
 	}
 	for i := range fitted {
+		fitted[i].ProviderID = answers[i].ProviderID
 		if w, ok := cuts[i]; ok {
 			wholes = append(wholes, AnswerWhole{answers[i].Call, w})
 		}
@@ -107,12 +124,31 @@ func FitTurn(answers []events.Answer, callLimit, turnLimit int) (fitted []events
 	return fitted, wholes
 }
 
+// withShownIDs are the answers with ids no longer than they are shown; and how many bytes
+// each of those takes beyond what belongs to the frame, and all of them together.
+func withShownIDs(answers []events.Answer) (shown []events.Answer, ids []int, over int) {
+	shown, ids = slices.Clone(answers), make([]int, len(answers))
+	all := 0
+	for i, a := range answers {
+		ids[i] = len(marshal(a.ProviderID))
+		all += ids[i]
+	}
+	for i, most := range ids {
+		if most > ShownID(all) {
+			shown[i].ProviderID, most = head(answers[i].ProviderID, usualID, usualID), usualID
+		}
+		ids[i] = max(0, most-usualID)
+		over += ids[i]
+	}
+	return shown, ids, over
+}
+
 // small says without writing anything that no limit can matter: most turns are so.
 func small(answers []events.Answer, callLimit, turnLimit int) bool {
 	const frame, grown = 1024, 7 // around an answer, with its id; of one byte, quoted twice
 	total := together
 	for _, a := range answers {
-		size := frame + len(a.Of) + grown*(len(a.Result.Text.Text)+len(a.Result.Data)+changedSize(a.Changed))
+		size := frame + len(a.Of) + grown*(len(a.ProviderID)+len(a.Result.Text.Text)+len(a.Result.Data)+changedSize(a.Changed))
 		if e := a.Result.Error; e != nil {
 			size += grown * (len(e.Code) + len(e.Message) + len(e.Path))
 		}
@@ -339,26 +375,24 @@ func ends(first, last string, before int64, limit, room int) (kept string, gone 
 	return h + mark(before+int64(gone)) + t, gone
 }
 
-const markOpen, markClose = "\n[... ", " bytes cut ...]\n"
+func mark(n int64) string { return "\n[... " + strconv.FormatInt(n, 10) + " bytes cut ...]\n" }
 
-func mark(n int64) string { return markOpen + strconv.FormatInt(n, 10) + markClose }
+// marks are those that an earlier cut leaves between two ends: ours, and that of a tool's own
+// limit, which counts lines as well.
+var marks = regexp.MustCompile(`\n\[(?:\.\.\. ([1-9]\d{0,17}) bytes cut \.\.\.|([1-9]\d{0,17}) bytes, \d+ lines cut(?:; whole text: [^\]\n]*)?)\]\n`)
 
-// splitMark finds the mark of an earlier cut, if s has one.
+// splitMark finds the mark of an earlier cut, if s has one that is not its end.
 func splitMark(s string) (first, last string, before int64) {
-	for at := 0; ; {
-		i := strings.Index(s[at:], markOpen)
-		if i < 0 {
-			return s, "", 0
-		}
-		at += i + len(markOpen)
-		digits, rest, ok := strings.Cut(s[at:], markClose)
-		if !ok {
-			return s, "", 0
-		}
-		if n, err := strconv.ParseInt(digits, 10, 64); err == nil && n > 0 {
-			return s[:at-len(markOpen)], rest, n
-		}
+	m := marks.FindStringSubmatchIndex(s)
+	if m == nil || m[1] == len(s) {
+		return s, "", 0
 	}
+	digits := m[2:4]
+	if digits[0] < 0 {
+		digits = m[4:6]
+	}
+	n, _ := strconv.ParseInt(s[digits[0]:digits[1]], 10, 64) // it has at most 18 digits
+	return s[:m[0]], s[m[1]:], n
 }
 
 func limitOr(limit, otherwise int) int {

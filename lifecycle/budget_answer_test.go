@@ -62,6 +62,8 @@ func TestHollowDataIsNoOutput(t *testing.T) {
 	for data, want := range map[string]string{
 		`null`:                    `{"status":"success","text":"(no output)"}`,
 		`""`:                      `{"status":"success","text":"(no output)","data":""}`,
+		`" \t"`:                   `{"status":"success","text":"(no output)","data":" \t"}`,
+		`" x"`:                    `{"status":"success","data":" x"}`,
 		`[ ]`:                     `{"status":"success","text":"(no output)","data":[]}`,
 		`{"content": []}`:         `{"status":"success","text":"(no output)","data":{"content":[]}}`,
 		`{"n":90071992547409931}`: `{"status":"success","data":{"n":90071992547409931}}`,
@@ -70,6 +72,37 @@ func TestHollowDataIsNoOutput(t *testing.T) {
 		o := events.Outcome{Result: events.Result{Data: json.RawMessage(data)}}
 		if got := string(Envelope(AnswerOf(0, events.RawCall{}, &events.Completed{Outcome: o}))); got != want {
 			t.Errorf("%s: got %s, want %s", data, got, want)
+		}
+	}
+}
+
+func TestWhatShowsNothingIsNoOutput(t *testing.T) {
+	for text, nothing := range map[string]bool{
+		"": true, " \t\r\n": true, "\x1b[31m\x1b[0m": true, "\x1b[2K\r \x1b[1;31m\n": true, "\x1b]0;title\x07": true, "\x1b]8;;http://e\x1b\\ \x1b(B": true,
+		"\u200b\ufeff\u2060": true, "\u00a0\u3000": true, "\x00\x07": true, "\u202e": true,
+		"\x1b[31mred\x1b[0m": false, "\x1b]0;a title without its end": false, "0": false, "\ufffd": false, "\u0301": false, "👨\u200d👩": false, "null": false, ".": false,
+	} {
+		a := AnswerOf(0, events.RawCall{}, &events.Completed{Outcome: events.Outcome{Result: events.Result{Text: events.Body{Text: text}}}})
+		if got := strings.Contains(string(Envelope(a)), NoOutput); got != nothing {
+			t.Errorf("%q: %s", text, Envelope(a))
+		}
+	}
+}
+
+func TestBinariesAloneAreNoEmptyResult(t *testing.T) {
+	image := events.BlobRef{Digest: Digest([]byte("x")), Size: 1, Media: "image/png"}
+	for _, c := range []struct {
+		text  string
+		blobs []events.BlobRef
+		want  string
+	}{
+		{"", []events.BlobRef{image}, "[binary output: 1 bytes, image/png, " + image.Digest + "]"},
+		{" ", []events.BlobRef{{Digest: image.Digest, Size: 1}, image, image, image}, "[binary output: 1 bytes, application/octet-stream, " + image.Digest + ", and 3 more]"},
+		{"a picture", []events.BlobRef{image}, "a picture"},
+	} {
+		o := events.Outcome{Result: events.Result{Text: events.Body{Text: c.text}, Blobs: c.blobs}}
+		if got := string(Envelope(AnswerOf(0, events.RawCall{}, &events.Completed{Outcome: o}))); got != `{"status":"success","text":"`+c.want+`"}` {
+			t.Errorf("%q: %s", c.text, got)
 		}
 	}
 }

@@ -2,9 +2,13 @@ package lifecycle
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/sluice-run/sluice/events"
@@ -60,8 +64,8 @@ func Envelope(a events.Answer) []byte {
 			e.Cut = &cutNote{Bytes: ref.Size, Whole: ref.Digest}
 		}
 	}
-	if e.Error == nil && e.Cut == nil && strings.TrimSpace(e.Text) == "" && hollow(e.Data) {
-		e.Text = NoOutput
+	if e.Error == nil && e.Cut == nil && invisible(e.Text) && hollow(e.Data) {
+		e.Text = binaries(r.Blobs)
 	}
 	return marshal(e)
 }
@@ -106,11 +110,47 @@ func hollow(data json.RawMessage) bool {
 		return true
 	}
 	switch compact.String() {
-	case `""`, `[]`, `{}`, `{"content":[]}`:
+	case `[]`, `{}`, `{"content":[]}`:
 		return true
 	}
-	return false
+	var s string
+	return data[0] == '"' && json.Unmarshal(data, &s) == nil && invisible(s)
 }
+
+// binaries tell of what a tool gave that no text of its describes: NoOutput where that is
+// nothing, too.
+func binaries(blobs []events.BlobRef) string {
+	if len(blobs) == 0 {
+		return NoOutput
+	}
+	const media, digest = 64, 80 // bytes of what is shown of them: it belongs to the frame
+	b, more := blobs[0], ""
+	if n := len(blobs) - 1; n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	kind := cmp.Or(valid(b.Media), "application/octet-stream")
+	return fmt.Sprintf("[binary output: %d bytes, %s, %s%s]", b.Size, head(kind, media, media), head(valid(b.Digest), digest, digest), more)
+}
+
+// invisible says that a text shows nothing: it is blanks, control and format characters, and
+// what tells a terminal of colours and titles.
+func invisible(s string) bool {
+	for len(s) > 0 {
+		if escape := escapes.FindString(s); escape != "" {
+			s = s[len(escape):]
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s)
+		if unicode.IsGraphic(r) && !unicode.IsSpace(r) {
+			return false
+		}
+		s = s[n:]
+	}
+	return true
+}
+
+// escapes is a terminal's sequence at the beginning of a text.
+var escapes = regexp.MustCompile(`^\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])`)
 
 // valid is s in valid UTF-8: what is none costs one U+FFFD, not one escape a byte.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -54,7 +54,7 @@ func drawResult(t *rapid.T, name string) events.Result {
 
 func drawAnswer(t *rapid.T, i int) events.Answer {
 	call := events.RawCall{
-		ProviderID: rapid.SampledFrom([]string{"", "call_0", "toolu_01A09q90qw90lq917835lq9", strings.Repeat(`"`, 128)}).Draw(t, "id"),
+		ProviderID: rapid.SampledFrom([]string{"", "call_0", "toolu_01A09q90qw90lq917835lq9", strings.Repeat(`"`, 128), strings.Repeat("i", 5_000)}).Draw(t, "id"),
 		Tool:       rapid.SampledFrom([]string{"echo", "mcp:old_name", strings.Repeat("t", 300)}).Draw(t, "tool"),
 	}
 	var terminal events.Event
@@ -147,12 +147,13 @@ func TestFitTurnHoldsWhateverIsLarge(t *testing.T) {
 		}
 		fitted, wholes := FitTurn(answers, 0, 0)
 		total, cuts := together, make(map[int]Whole)
+		sized, _, _ := withShownIDs(fitted)
 		for _, w := range wholes {
 			cuts[w.Call] = w.Whole
 		}
 		for i, a := range fitted {
 			checkEnvelope(t, a)
-			if s := Size(a); s > CallBytes {
+			if s := Size(sized[i]); s > CallBytes {
 				t.Fatalf("call %d takes %d bytes", i, s)
 			} else {
 				total += s
@@ -270,6 +271,26 @@ func TestCutOfACut(t *testing.T) {
 	}
 }
 
+// A tool keeps both ends of a long text, and a mark between them: where a second cut takes the
+// mark away, its own says what is missing in all.
+func TestCutThroughAToolsMark(t *testing.T) {
+	for _, mark := range []string{"\n[38829 bytes, 7 lines cut]\n", "\n[38829 bytes, 7 lines cut; whole text: sha256:00]\n", "\n[... 38829 bytes cut ...]\n"} {
+		head, tail := strings.Repeat("h", 25_000), strings.Repeat("t", 25_000)
+		r := events.Result{Status: events.Success, Text: events.Body{Text: head + mark + tail}, Cut: &events.Cut{Bytes: 38_829, Lines: 7}}
+		for _, limit := range []int{0, 5_000} {
+			got, _ := FitCall(r, limit)
+			first, last, cut := splitMark(got.Text.Text)
+			if cut != got.Cut.Bytes || cut+int64(len(first)+len(last)) != 50_000+38_829 || strings.Contains(got.Text.Text, "38829") {
+				t.Errorf("limit %d: %d bytes cut, the mark says %d, %d shown", limit, got.Cut.Bytes, cut, len(first)+len(last))
+			}
+		}
+	}
+	r := events.Result{Status: events.Success, Text: events.Body{Text: strings.Repeat("h", 50_000) + "\n[38829 bytes, 7 lines cut]\n"}, Cut: &events.Cut{Bytes: 38_829, Lines: 7}}
+	if got, _ := FitCall(r, 0); !strings.HasSuffix(got.Text.Text, "hh\n[38829 bytes, 7 lines cut]\n") {
+		t.Errorf("the tool's mark at the end is gone: %.60q", got.Text.Text[len(got.Text.Text)-60:])
+	}
+}
+
 func TestCutNeverSplitsARune(t *testing.T) {
 	for _, text := range []string{strings.Repeat("a", 49_999) + "😀", strings.Repeat("界", 30_000), strings.Repeat("a", 30_000) + strings.Repeat("é", 30_000)} {
 		for limit := 1_997; limit <= 2_003; limit++ {
@@ -312,6 +333,20 @@ func TestLargestFirstThenTheFirst(t *testing.T) {
 		}
 		if !slices.Equal(cut, c.cut) {
 			t.Errorf("%s: cut %v, want %v", c.name, cut, c.cut)
+		}
+	}
+}
+
+// TestALongIDLeavesRoom: an id that takes more than the limit takes none of what its answer
+// says, nor of what the model is told of the rest.
+func TestALongIDLeavesRoom(t *testing.T) {
+	long := events.RawCall{ProviderID: strings.Repeat("i", 5_000), Tool: "echo"}
+	o := events.Outcome{Effects: events.EffectsNone, Result: events.Result{Text: events.Body{Text: strings.Repeat("x", 9_000)}}}
+	for _, limit := range []int{1_000, 2_000, 5_000, 6_000} {
+		fitted, wholes := FitTurn([]events.Answer{AnswerOf(0, long, &events.Completed{Outcome: o})}, limit, 0)
+		a := fitted[0]
+		if a.ProviderID != long.ProviderID || a.Result.Cut == nil || len(wholes) != 1 || Size(a) > 5_000+limit || len(a.Result.Text.Text) < min(limit, spare)/8 {
+			t.Errorf("limit %d: %d bytes, %q, cut %+v", limit, Size(a), a.Result.Text.Text, a.Result.Cut)
 		}
 	}
 }

@@ -11,9 +11,11 @@ import (
 // Bounds of a submission, and what a turn does where it does not say.
 const (
 	MaxCalls           = 256
-	MaxSubmission      = 8 << 20 // bytes of all arguments of a turn
-	MaxName            = 128     // bytes of a tool's name as the model wrote it
-	MaxProviderID      = 256
+	MaxSubmission      = 8 << 20   // bytes of all arguments of a turn
+	MaxName            = 128       // bytes of a tool's name as the model wrote it
+	MaxProviderID      = 16 << 10  // bytes of a provider's id: some routers keep a signature in it
+	MaxProviderIDs     = 64 << 10  // of all ids of a turn
+	MaxKey             = 256       // of an idempotency key
 	MaxExtra           = 256 << 10 // bytes of what a provider wants back with a call
 	DefaultConcurrency = 4
 	MaxConcurrency     = 64
@@ -56,7 +58,7 @@ func CheckSubmission(s events.TurnSubmitted) error {
 }
 
 func checkCalls(calls []events.RawCall, bad func(string, ...any) error) error {
-	total := int64(0)
+	total, ids := int64(0), 0
 	for i, c := range calls {
 		n := int64(len(c.Args.Text))
 		if c.Args.Ref != nil {
@@ -67,6 +69,7 @@ func checkCalls(calls []events.RawCall, bad func(string, ...any) error) error {
 			extra = c.Extra.Ref.Size
 		}
 		total += n + extra
+		ids += len(c.ProviderID)
 		switch {
 		case n > MaxArgs:
 			return bad("call %d: %d bytes of arguments, at most %d", i, n, MaxArgs)
@@ -74,8 +77,10 @@ func checkCalls(calls []events.RawCall, bad func(string, ...any) error) error {
 			return bad("call %d: a name of %d bytes, at most %d", i, max(len(c.Tool), len(c.Said)), MaxName)
 		case len(c.ProviderID) > MaxProviderID:
 			return bad("call %d: an id of %d bytes, at most %d", i, len(c.ProviderID), MaxProviderID)
-		case len(c.Key) > MaxProviderID:
-			return bad("call %d: a key of %d bytes, at most %d", i, len(c.Key), MaxProviderID)
+		case ids > MaxProviderIDs:
+			return bad("more than %d bytes of ids", MaxProviderIDs)
+		case len(c.Key) > MaxKey:
+			return bad("call %d: a key of %d bytes, at most %d", i, len(c.Key), MaxKey)
 		case extra > MaxExtra:
 			return bad("call %d: %d bytes that its provider wants back, at most %d", i, extra, MaxExtra)
 		case total > MaxSubmission:

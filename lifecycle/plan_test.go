@@ -106,7 +106,8 @@ func TestCheckSubmission(t *testing.T) {
 		{"call 0: 1048577 bytes", calls(1, byRef(1<<20+1))},
 		{"more than 8388608 bytes", calls(9, byRef(1<<20))},
 		{"call 0: a name of 129 bytes", calls(1, events.RawCall{Tool: strings.Repeat("x", 129)})},
-		{"call 0: an id of 257 bytes", calls(1, events.RawCall{ProviderID: strings.Repeat("x", 257)})},
+		{"call 0: an id of 16385 bytes, at most 16384", calls(1, events.RawCall{ProviderID: strings.Repeat("x", lifecycle.MaxProviderID+1)})},
+		{"more than 65536 bytes of ids", calls(5, events.RawCall{ProviderID: strings.Repeat("x", lifecycle.MaxProviderID)})},
 		{"call 0: a key of 257 bytes", calls(1, events.RawCall{Key: strings.Repeat("x", 257)})},
 		{"", calls(2, events.RawCall{ProviderID: "the same"})},
 	} {

@@ -67,10 +67,6 @@ func reasonAISDK(raw json.RawMessage) (string, error) {
 	return text(m["unified"], "/finishReason/unified")
 }
 
-func finishedAISDK(reason string) bool {
-	return slices.Contains([]string{"", "tool-calls", "stop"}, reason)
-}
-
 // partsAISDK makes calls of content parts. What the model reasoned travels with the call
 // behind it.
 func partsAISDK(raw json.RawMessage, path string) ([]events.RawCall, error) {
@@ -106,7 +102,11 @@ func partAISDK(m map[string]json.RawMessage, path string) (c events.RawCall, err
 	if err != nil {
 		return c, err
 	}
-	return newCall(id, name, m["input"], path)
+	input := m["input"]
+	if absent(input) {
+		input = m["args"] // as it was called before its release 5
+	}
+	return newCall(id, name, input, path)
 }
 
 // idsAISDK are unique in the conversation, since that is how the SDK finds answers.

@@ -94,10 +94,6 @@ func blockAnthropic(raw json.RawMessage, path string) (c events.RawCall, ok bool
 	return c, err == nil, err
 }
 
-func finishedAnthropic(reason string) bool {
-	return slices.Contains([]string{"", "tool_use", "end_turn"}, reason)
-}
-
 // idsAnthropic are unique in the conversation, of the characters that are allowed.
 func idsAnthropic(calls []asked, seen []string) []string {
 	calls = slices.Clone(calls)

@@ -32,10 +32,10 @@ const (
 const (
 	MaxBody  = 8 << 20 // bytes of a message or response
 	MaxCalls = 256
-	MaxArgs  = 1 << 20 // bytes of one call's arguments
-	MaxDepth = 100     // nesting of objects and arrays
-	MaxName  = 128     // bytes of a tool's name; a call with a longer one is refused, its siblings are not
-	MaxID    = 256     // bytes of a provider's id as a JSON string, without its quotes
+	MaxArgs  = 1 << 20  // bytes of one call's arguments
+	MaxDepth = 100      // nesting of objects and arrays
+	MaxName  = 128      // bytes of a tool's name; a call with a longer one is refused, its siblings are not
+	MaxID    = 16 << 10 // bytes of a provider's id as a JSON string, without its quotes: some routers keep a signature in it
 )
 
 var (
@@ -126,12 +126,28 @@ func Decode(f Format, body []byte) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	if !c.finished(m.Reason) {
+	if !finished(m.Reason) {
 		for i := range m.Calls {
 			m.Calls[i].Refused = truncated(m.Reason)
 		}
 	}
 	return m, nil
+}
+
+// finished says whether a model that stopped for a reason had said all that it meant to.
+// Routers pass on the words of other providers, so those of all formats count in each: none
+// of them means that a message was cut off. "" is that of a body which does not say: whoever
+// sent it had the whole message.
+func finished(reason string) bool {
+	switch reason {
+	case "", "tool_calls", "stop", "function_call", // Chat Completions
+		"completed",            // Responses
+		"tool_use", "end_turn", // Anthropic
+		"STOP",       // Gemini
+		"tool-calls": // the AI SDK
+		return true
+	}
+	return false
 }
 
 func truncated(reason string) *events.Refusal {
@@ -163,11 +179,7 @@ func Render(f Format, answers []events.Answer, o Options) ([]json.RawMessage, er
 	if err != nil || len(answers) == 0 {
 		return nil, err
 	}
-	asked := make([]asked, len(answers))
-	for i, a := range answers {
-		asked[i] = askedBy(a.ProviderID, a.Call)
-	}
-	return c.answers(fit(answers, o), c.ids(asked, o.Seen)), nil
+	return c.answers(fit(answers, o), c.ids(askedIn(answers), o.Seen)), nil
 }
 
 // RenderCalls is the model's message that asked for the calls, as it may be sent

@@ -13,7 +13,6 @@ import (
 type codec struct {
 	format   Format
 	decode   func(body []byte) (Message, error)
-	finished func(reason string) bool // the model said all that it meant to
 	ids      func(calls []asked, seen []string) []string
 	calls    func(calls []events.RawCall, ids []string, taken map[string]bool) []json.RawMessage
 	answers  func(answers []events.Answer, ids []string) []json.RawMessage
@@ -22,12 +21,12 @@ type codec struct {
 }
 
 var codecs = []codec{
-	{OpenAI, decodeOpenAI, finishedOpenAI, idsOpenAI, callsOpenAI, answersOpenAI, validateOpenAI, false},
-	{Responses, decodeResponses, finishedResponses, idsResponses, callsResponses, answersResponses, validateResponses, true},
-	{Anthropic, decodeAnthropic, finishedAnthropic, idsAnthropic, callsAnthropic, answersAnthropic, validateAnthropic, false},
-	{Gemini, decodeGemini, finishedGemini, idsGemini, callsGemini, answersGemini, validateGemini, false},
-	{AISDK, decodeAISDK, finishedAISDK, idsAISDK, callsAISDK, answersAISDK, validateAISDK, false},
-	{Neutral, decodeNeutral, finishedNeutral, idsNeutral, callsNeutral, answersNeutral, validateNeutral, false},
+	{OpenAI, decodeOpenAI, idsOpenAI, callsOpenAI, answersOpenAI, validateOpenAI, false},
+	{Responses, decodeResponses, idsResponses, callsResponses, answersResponses, validateResponses, true},
+	{Anthropic, decodeAnthropic, idsAnthropic, callsAnthropic, answersAnthropic, validateAnthropic, false},
+	{Gemini, decodeGemini, idsGemini, callsGemini, answersGemini, validateGemini, false},
+	{AISDK, decodeAISDK, idsAISDK, callsAISDK, answersAISDK, validateAISDK, false},
+	{Neutral, decodeNeutral, idsNeutral, callsNeutral, answersNeutral, validateNeutral, false},
 }
 
 func find(f Format) (codec, error) {

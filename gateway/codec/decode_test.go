@@ -205,7 +205,7 @@ func TestDecodeBounds(t *testing.T) {
 		{"deep in a string", `{"role":"assistant","content":"` + strings.Repeat(`[\"`, MaxDepth*2) + `"}`, nil, 0},
 		{"the longest id", message(call(strings.Repeat("i", MaxID), "t", "")), nil, 0},
 		{"a longer id", message(call(strings.Repeat("i", MaxID+1), "t", "")), ErrMalformed, 400},
-		{"an id that grows", message(call(strings.Repeat("\x00", 50), "t", "")), ErrMalformed, 400},
+		{"an id that grows", message(call(strings.Repeat("\x00", MaxID/6+1), "t", "")), ErrMalformed, 400},
 		{"nothing", ``, ErrMalformed, 400},
 		{"no JSON", `{"role"`, ErrMalformed, 400},
 		{"something behind", `{"role":"assistant","content":""} {}`, ErrMalformed, 400},

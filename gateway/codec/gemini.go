@@ -229,8 +229,6 @@ func functionGemini(m map[string]json.RawMessage, path string) (c events.RawCall
 	return newCall(id, name, m["args"], path)
 }
 
-func finishedGemini(reason string) bool { return reason == "" || reason == "STOP" }
-
 // idsGemini are unique in their message. A call without an id stays without: then calls and
 // answers belong together by their places.
 func idsGemini(calls []asked, _ []string) []string {

@@ -66,7 +66,8 @@ func TestGeminiThatWasCut(t *testing.T) {
 	for reason, refused := range map[string]bool{
 		"STOP": false, "FINISH_REASON_UNSPECIFIED": true, "MAX_TOKENS": true, "SAFETY": true, "RECITATION": true, "LANGUAGE": true, "OTHER": true,
 		"BLOCKLIST": true, "PROHIBITED_CONTENT": true, "SPII": true, "MALFORMED_FUNCTION_CALL": true, "UNEXPECTED_TOOL_CALL": true,
-		"TOO_MANY_TOOL_CALLS": true, "CONTINUATION": true, "NEW_ONE": true, "stop": true,
+		"TOO_MANY_TOOL_CALLS": true, "CONTINUATION": true, "NEW_ONE": true,
+		"stop": false, "tool_calls": false, // as routers say it
 	} {
 		m, err := Decode(Gemini, []byte(candidate(reason, `{"functionCall":{"name":"write","args":{"path":"a.md"}}}`, `{"functionCall":{"name":"write","args":{}}}`)))
 		if err != nil || len(m.Calls) != 2 || m.Reason != reason {

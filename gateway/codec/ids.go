@@ -16,22 +16,42 @@ type asked struct {
 	none bool   // the provider gave none
 }
 
-func askedBy(id string, offset int) asked {
-	switch {
-	case id == "":
-		return asked{id: "call_" + strconv.Itoa(offset), none: true}
-	case len(marshal(id)) > lifecycle.MaxShownID:
-		return asked{id: prefix(id, 32) + "-" + shortHash(id)} // no door lets it in; a log may hold it
+// askedAs are calls with those ids, at those offsets. Long ones are shortened where all of them
+// together would leave the answers too little room: then each that is longer than usual.
+func askedAs(ids []string, offset func(i int) int) []asked {
+	all := 0
+	for _, id := range ids {
+		all += len(marshal(id))
 	}
-	return asked{id: id, own: true}
+	most, out := lifecycle.ShownID(all), make([]asked, len(ids))
+	for i, id := range ids {
+		switch {
+		case id == "":
+			out[i] = asked{id: "call_" + strconv.Itoa(offset(i)), none: true}
+		case len(marshal(id)) > most:
+			out[i] = asked{id: prefix(id, 32) + "-" + shortHash(id)}
+		default:
+			out[i] = asked{id: id, own: true}
+		}
+	}
+	return out
 }
 
 func askedFor(calls []events.RawCall) []asked {
-	out := make([]asked, len(calls))
+	ids := make([]string, len(calls))
 	for i, c := range calls {
-		out[i] = askedBy(c.ProviderID, i)
+		ids[i] = c.ProviderID
 	}
-	return out
+	return askedAs(ids, func(i int) int { return i })
+}
+
+// askedIn are the calls that answers are to. Those that a log holds of one turn are all there.
+func askedIn(answers []events.Answer) []asked {
+	ids := make([]string, len(answers))
+	for i, a := range answers {
+		ids[i] = a.ProviderID
+	}
+	return askedAs(ids, func(i int) int { return answers[i].Call })
 }
 
 // unique gives each call an id of its own that is not in seen either: its id as it

@@ -30,7 +30,7 @@ func drawAnswer(t *rapid.T) events.Answer {
 		o.Result.Error = &events.Error{Code: events.ExecutionError, Message: drawLarge(t, "message", most), Path: drawLarge(t, "path", 500)}
 	}
 	call := rawCall(
-		rapid.SampledFrom([]string{"", "call_0", strings.Repeat("\"", 128), strings.Repeat("\x00", 999)}).Draw(t, "id"),
+		rapid.SampledFrom([]string{"", "call_0", strings.Repeat("\"", 128), strings.Repeat("\x00", 999), strings.Repeat("i", MaxID)}).Draw(t, "id"),
 		rapid.SampledFrom([]string{"echo", strings.Repeat("n", 64), strings.Repeat("<", 900)}).Draw(t, "tool"), "")
 	ends := []events.Event{
 		&events.Completed{Outcome: o}, &events.Failed{Outcome: o}, &events.Deduplicated{Of: strings.Repeat("t", 64) + "/1/255", Outcome: o, As: events.KindFailed},
@@ -78,9 +78,11 @@ func TestBoundsHoldForTheMostCalls(t *testing.T) {
 		lifecycle.AnswerOf(0, rawCall(id, strings.Repeat("n", 64), ""), completed(strings.Repeat("\x00", 900))),
 		lifecycle.AnswerOf(0, custom(rawCall(id, strings.Repeat("<", 900), "")), &events.Denied{Code: events.InvalidParam, Reason: strings.Repeat("界", 700)}),
 		lifecycle.AnswerOf(0, rawCall("", "", ""), nil),
+		lifecycle.AnswerOf(0, rawCall(strings.Repeat("i", MaxID), "echo", ""), completed("done")),
 	}
 	for _, f := range Formats() {
 		checkBounds(t, f, spread(pool, MaxCalls))
+		checkBounds(t, f, spread(pool[:3], MaxCalls)) // whose ids are all shown
 	}
 }
 

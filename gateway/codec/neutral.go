@@ -112,8 +112,6 @@ func known(m map[string]json.RawMessage, path string, names ...string) error {
 	return nil
 }
 
-func finishedNeutral(string) bool { return true }
-
 // idsNeutral are the provider's own, whatever they are: offsets tell calls apart.
 func idsNeutral(calls []asked, _ []string) []string {
 	out := make([]string, len(calls))

@@ -2,7 +2,6 @@ package codec
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -142,12 +141,6 @@ func callOpenAI(raw json.RawMessage, path string) (c events.RawCall, ok bool, er
 	c.Custom = kind == "custom"
 	c.Extra = extra{Format: OpenAI, With: pick(m, extraOpenAI)}.body()
 	return c, err == nil, err
-}
-
-// finishedOpenAI is true where the body does not say why the model stopped: then
-// whoever sent it had the whole message.
-func finishedOpenAI(reason string) bool {
-	return slices.Contains([]string{"", "tool_calls", "stop", "function_call"}, reason)
 }
 
 // idsOpenAI are unique in their message, which is all that is asked.

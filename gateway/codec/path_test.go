@@ -237,7 +237,7 @@ func TestBytesThatAreNoText(t *testing.T) {
 	}
 	everyFormat(t, func(t *testing.T, f codec.Format) {
 		for text, want := range map[string]string{
-			string(all): "1024 bytes", "a\x00b": `b`, "caf\xe9 and more words to read": "and more words", "\xff\xfe\x00": "3 bytes", "\x1b[2J\x07": "[2J",
+			string(all): "1024 bytes", "a\x00b": `b`, "caf\xe9 and more words to read": "and more words", "\xff\xfe\x00": "3 bytes", "\x1b[2Jx\x07": "[2J",
 		} {
 			got := passes(t, f, asking[f]("{}"), anything, func(context.Context, tools.Invocation) (events.Result, error) {
 				return events.Result{Text: events.Body{Text: text}}, nil
@@ -255,7 +255,7 @@ func TestBytesThatAreNoText(t *testing.T) {
 func TestNothingSaidIsSaid(t *testing.T) {
 	everyFormat(t, func(t *testing.T, f codec.Format) {
 		for name, r := range map[string]events.Result{
-			"zero": {}, "blank": {Text: events.Body{Text: " \n"}}, "null": {Data: json.RawMessage("null")}, "text": {Data: json.RawMessage(`""`)},
+			"zero": {}, "blank": {Text: events.Body{Text: " \n"}}, "colours": {Text: events.Body{Text: "\x1b[31m\x1b[0m\n"}}, "null": {Data: json.RawMessage("null")}, "text": {Data: json.RawMessage(`""`)},
 			"list": {Data: json.RawMessage("[]")}, "object": {Data: json.RawMessage(`{}`)}, "content": {Data: json.RawMessage(`{"content":[]}`)},
 		} {
 			got := passes(t, f, asking[f]("{}"), anything, func(context.Context, tools.Invocation) (events.Result, error) { return r, nil })

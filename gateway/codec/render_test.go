@@ -211,7 +211,29 @@ func TestIDs(t *testing.T) {
 			t.Errorf("%s %q after %q: %v %s", c.f, c.ids, c.seen, err, diff)
 		}
 	}
-	monster := []events.RawCall{rawCall(strings.Repeat("\x00", 300), "t", "")}
+}
+
+// TestLongIDs: an id in which a router keeps a signature comes back as it is, where the format
+// allows it; where the ids of a turn would take all the room that answers have, they are
+// shortened, and stay apart.
+func TestLongIDs(t *testing.T) {
+	long := "call_1__thought__" + strings.Repeat("Eu", 2500)
+	for f, verbatim := range map[Format]bool{OpenAI: true, Responses: false, Anthropic: true, Gemini: true, AISDK: true, Neutral: true} {
+		ids, err := IDs(f, []events.RawCall{rawCall(long, "t", ""), rawCall("b", "t", "")}, Options{})
+		if err != nil || (ids[0] == long) != verbatim || ids[1] != "b" {
+			t.Errorf("%s: %d bytes, %v", f, len(ids[0]), err)
+		}
+		many := make([]events.RawCall, 20)
+		for i := range many {
+			many[i] = rawCall(fmt.Sprint(long, i), "t", "")
+		}
+		many[19].ProviderID = "short"
+		ids, err = IDs(f, many, Options{})
+		if err != nil || ids[19] != "short" || len(ids[0]) > 64 || len(slices.Compact(slices.Sorted(slices.Values(ids)))) != 20 {
+			t.Errorf("%s: %q %v", f, ids, err)
+		}
+	}
+	monster := []events.RawCall{rawCall(strings.Repeat("\x00", MaxID), "t", "")}
 	for _, f := range []Format{OpenAI, Responses, Anthropic, Gemini} {
 		if ids, err := IDs(f, monster, Options{}); err != nil || len(marshal(ids[0])) > lifecycle.MaxShownID {
 			t.Errorf("%s: %q %v", f, ids, err)

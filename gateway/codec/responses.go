@@ -103,9 +103,9 @@ func statusOf(top map[string]json.RawMessage) (string, error) {
 	switch {
 	case status == "in_progress" || status == "queued":
 		return "", malformed("/status", "%q: the response has not ended: send it when it has", status)
-	case status == "failed" || tells(top["error"]) && finishedResponses(status):
+	case status == "failed" || tells(top["error"]) && finished(status):
 		status, why = "failed", failed
-	case status == "incomplete" || tells(top["incomplete_details"]) && finishedResponses(status):
+	case status == "incomplete" || tells(top["incomplete_details"]) && finished(status):
 		status, why = "incomplete", short
 	}
 	if why != "" {
@@ -144,8 +144,6 @@ func optional(raw json.RawMessage, path string) (map[string]json.RawMessage, err
 	}
 	return fields(raw, path)
 }
-
-func finishedResponses(reason string) bool { return reason == "" || reason == "completed" }
 
 // itemsResponses makes calls of output items. What the model thought travels with the
 // call behind it, and so does everything between the two: the API refuses the one without

@@ -3,6 +3,7 @@ package codec
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // othersResponses are the kinds of items that whoever has asked the model must answer, and
@@ -10,6 +11,12 @@ import (
 // stands among the items.
 var othersResponses = []string{
 	"computer_call", "local_shell_call", "shell_call", "apply_patch_call", "mcp_approval_request", "tool_search_call",
+}
+
+// others says whether an item is of such a kind. So is a call of a kind that is not known yet,
+// where it has the call_id that an answer names.
+func others(kind string, m map[string]json.RawMessage) bool {
+	return slices.Contains(othersResponses, kind) || strings.HasSuffix(kind, "_call") && !callKind(kind) && !absent(m["call_id"])
 }
 
 // unansweredOf are the items that somebody else must answer; owns are the answers of
@@ -30,7 +37,7 @@ func unansweredOf(items []json.RawMessage) (out []Unanswered, owns map[string]bo
 		kind, id := typeIn(m), calledID(m)
 		answer := kind + outputSuffix + " " + id
 		switch where, _ := text(m["execution"], ""); {
-		case !slices.Contains(othersResponses, kind):
+		case !others(kind, m):
 		case id != "" && answered[answer]:
 			owns[answer] = true
 		case kind == "tool_search_call" && where != "client":

@@ -217,7 +217,7 @@ func (s *Stream) End() (Message, error) {
 	case s.events == 0:
 		return Message{}, s.fail(fault(FaultCut, "there is no event in it"))
 	case s.asm == nil:
-		return Message{}, s.fail(unknownFormat())
+		return Message{}, s.fail(s.unknownFormat(event{}))
 	case !s.asm.over():
 		return Message{}, s.fail(s.cut())
 	}
@@ -287,6 +287,9 @@ func (s *Stream) event(e event) error {
 			return err
 		}
 	}
+	if s.asm == nil && kindOf(e, top) == "ping" { // gateways of all formats send it
+		return nil
+	}
 	if s.asm == nil {
 		return s.tell(e, top)
 	}
@@ -319,7 +322,7 @@ func (s *Stream) tell(e event, top map[string]json.RawMessage) error {
 	f := looksLike(e, top)
 	if f == "" {
 		if len(s.early) == maxEarly || e.done() {
-			return unknownFormat()
+			return s.unknownFormat(e)
 		}
 		e.data = append([]byte(nil), e.data...)
 		s.early = append(s.early, e)
@@ -348,10 +351,17 @@ func looksLike(e event, top map[string]json.RawMessage) Format {
 	return ""
 }
 
-func unknownFormat() error {
+// unknownFormat is the fault of a stream whose events tell no format, up to e. It shows the
+// first of them, which may be how a gateway says what is wrong.
+func (s *Stream) unknownFormat(e event) error {
+	begins := e.data
+	if len(s.early) > 0 {
+		begins = s.early[0].data
+	}
 	return &StreamError{
 		Fault: FaultFormat, Err: ErrFormat,
-		Reason: fmt.Sprintf("its events look like none of %v: say which format it has", StreamFormats()),
+		Reason: fmt.Sprintf("its events look like none of %v (the first is %s): say which format it has",
+			StreamFormats(), shorten(string(toUnicode(begins)), 128)),
 	}
 }
 

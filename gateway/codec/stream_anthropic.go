@@ -34,7 +34,7 @@ type anthropicBlock struct {
 
 func looksAnthropic(e event, top map[string]json.RawMessage) bool {
 	switch kindOf(e, top) {
-	case "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop", "ping":
+	case "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop":
 		return true
 	}
 	return false
@@ -119,11 +119,20 @@ func (s *anthropicStream) late(kind string, top map[string]json.RawMessage) erro
 	if err != nil {
 		return ofMessage(err)
 	}
-	says := func(name string) bool { return name != "type" && !nothing(d[name]) }
-	if kind == "content_block_delta" && !slices.ContainsFunc(slices.Collect(maps.Keys(d)), says) {
+	if kind == "content_block_delta" && !saysAnthropic(d) {
 		return nil
 	}
 	return fault(FaultAfterEnd, "%s follows the stop_reason", kind)
+}
+
+// saysAnthropic says whether a delta brings anything.
+func saysAnthropic(d map[string]json.RawMessage) bool {
+	for name, v := range d {
+		if name != "type" && !nothing(v) {
+			return true
+		}
+	}
+	return false
 }
 
 // count takes usage, of which each counter's last value counts.
@@ -241,17 +250,16 @@ func (s *anthropicStream) delta(top map[string]json.RawMessage) error {
 		return ofMessage(err)
 	}
 	switch {
-	case kind == "input_json_delta" && b.call != nil:
-		if nothing(d["partial_json"]) {
-			return nil
-		}
+	case !saysAnthropic(d):
+		return nil
+	case b.call != nil && (kind == "input_json_delta" || kind == "" && len(d) == 1 && d["partial_json"] != nil):
 		return s.extend(b.call, d["partial_json"], "partial_json")
+	case b.call != nil: // what it means for the call nobody could say
+		return fault(FaultConflict, "a delta of type %q within a tool_use block", shorten(kind, 64))
 	case kind == "thinking_delta" && b.kind == "thinking":
 		return s.think(b, d["thinking"], nil)
 	case kind == "signature_delta" && b.kind == "thinking":
 		return s.think(b, nil, d["signature"])
-	case kind == "text_delta" && b.call != nil:
-		return fault(FaultConflict, "text within a tool_use block")
 	}
 	return nil // text, citations, input of the provider's own tools, and what is not known yet
 }
@@ -295,19 +303,12 @@ func (s *anthropicStream) ended(raw json.RawMessage) bool {
 }
 
 func (s *anthropicStream) change(top map[string]json.RawMessage) error {
-	d, err := fields(top["delta"], "/delta")
+	d, err := optional(top["delta"], "/delta")
 	if err != nil {
 		return ofMessage(err)
 	}
-	reason, err := inner(d["stop_reason"], "/delta/stop_reason")
-	if err != nil {
+	if err := s.because(&s.reason, d["stop_reason"], "stop_reason"); err != nil {
 		return err
-	}
-	if len(s.reason) > 0 && len(reason) > 0 && !bytes.Equal(reason, s.reason) {
-		return fault(FaultConflict, "stop_reason %q after %q", shorten(string(reason), 64), shorten(string(s.reason), 64))
-	}
-	if len(reason) > 0 {
-		s.reason = reason
 	}
 	return s.count(top["usage"])
 }
@@ -318,7 +319,7 @@ func (s *anthropicStream) stop() error {
 	if len(s.reason) == 0 {
 		return fault(FaultCut, "message_stop without a stop_reason: nothing says why the model stopped")
 	}
-	if finishedAnthropic(unquoted(s.reason)) {
+	if finished(unquoted(s.reason)) {
 		for _, b := range s.blocks {
 			if b.call != nil && !b.closed {
 				return fault(FaultOrder, "message_stop, and block %d has not ended", b.index)

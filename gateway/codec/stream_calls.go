@@ -79,11 +79,28 @@ func (k *kit) identify(part *[]byte, raw json.RawMessage, what string) error {
 	if len(*part) > 0 {
 		return fault(FaultConflict, "the %s changes midway, from %q to %q", what, shorten(string(*part), 64), shorten(string(in), 64))
 	}
-	if len(in) > 6*max(MaxID, MaxName)*8 {
+	if len(in) > 6*MaxID {
 		return tooLarge("%s of %d bytes", what, len(in))
 	}
 	*part = in
 	return k.hold(len(in))
+}
+
+// because sets why the model stopped. Nothing and "" say nothing; of two reasons that both
+// let calls start the first one stays, and others contradict each other.
+func (k *kit) because(reason *[]byte, raw json.RawMessage, what string) error {
+	in, err := inner(raw, what)
+	switch old := *reason; {
+	case err != nil || len(in) == 0 || bytes.Equal(in, old):
+		return err
+	case len(old) == 0:
+		*reason = in
+		return k.hold(len(in))
+	case finished(unquoted(old)) && finished(unquoted(in)):
+		return nil
+	default:
+		return fault(FaultConflict, "%s %q after %q", what, shorten(string(in), 64), shorten(string(old), 64))
+	}
 }
 
 // extend adds a piece of a call's arguments, and shows it.
@@ -247,8 +264,9 @@ func (o *objectScan) byte(c byte) {
 // failure is the fault of an event in which a provider says that it failed.
 func failure(e event, top map[string]json.RawMessage) error {
 	kind, _ := text(top["type"], "")
+	object, _ := text(top["object"], "")
 	said := top["error"]
-	if e.name != "error" && kind != "error" && absent(said) {
+	if e.name != "error" && kind != "error" && object != "error" && !tells(said) {
 		return nil
 	}
 	words := top // of Responses, which has them at the top

@@ -24,7 +24,7 @@ type event struct {
 }
 
 // done says whether it is the [DONE] that ends streams of OpenAI and of many routers.
-func (e event) done() bool { return string(bytes.TrimSpace(e.data)) == "[DONE]" }
+func (e event) done() bool { return bytes.EqualFold(bytes.TrimSpace(e.data), []byte("[DONE]")) }
 
 var bom = []byte("\xEF\xBB\xBF")
 
@@ -102,8 +102,8 @@ func (f *frames) begin(p []byte) ([]byte, bool) {
 		f.framing = FramingNDJSON
 	case '[':
 		f.framing = FramingArray
-	default:
-		f.framing = cmp.Or(f.framing, FramingSSE)
+	default: // nor does any JSON
+		f.framing = FramingSSE
 	}
 	f.json.row = f.framing == FramingNDJSON
 	f.begun, f.line = true, nil
@@ -216,7 +216,7 @@ func (a *elements) add(p []byte, give func(event) error) error {
 		}
 		a.value = append(a.value, c)
 		a.inside(c)
-		if a.row && a.value[0] == '[' && !strings.HasPrefix("[DONE]", string(a.value)) {
+		if a.row && a.value[0] == '[' && !strings.HasPrefix("[DONE]", strings.ToUpper(string(a.value))) {
 			return fault(FaultMalformed, "%q between the events: want a JSON object each", shorten(string(a.value), 32))
 		}
 		if a.depth > 0 {

@@ -106,22 +106,18 @@ func (s *openAIStream) choice(raw json.RawMessage, id []byte) error {
 
 // stop takes a finish_reason.
 func (s *openAIStream) stop(raw json.RawMessage) error {
-	reason, err := inner(raw, "/choices/0/finish_reason")
+	going := len(s.reason) == 0
+	err := s.because(&s.reason, raw, "finish_reason")
 	switch {
-	case err != nil:
+	case err != nil || len(s.reason) == 0 || !going:
 		return err
-	case len(reason) == 0 || bytes.Equal(reason, s.reason):
-		return nil
-	case len(s.reason) > 0:
-		return fault(FaultConflict, "finish_reason %q after %q", shorten(string(reason), 64), shorten(string(s.reason), 64))
-	case string(reason) == "error":
+	case string(s.reason) == "error":
 		return fault(FaultError, "the provider failed while it answered: its finish_reason is error")
 	}
-	s.reason = reason
 	for _, c := range s.calls {
 		s.close(c.call)
 	}
-	return s.hold(len(reason))
+	return s.apart()
 }
 
 // delta takes what a chunk with that id brings; ends says that it has a finish_reason, too.
@@ -205,13 +201,28 @@ func (s *openAIStream) late(d map[string]json.RawMessage) error {
 
 // says is the member of a delta that holds words of the model, or calls; "" where none does.
 func says(d map[string]json.RawMessage) string {
-	for _, name := range []string{"tool_calls", "content"} {
-		v := bytes.TrimSpace(d[name])
-		if !nothing(v) && string(v) != "[]" {
-			return name
-		}
+	switch content := bytes.TrimSpace(d["content"]); {
+	case !emptyPieces(d["tool_calls"]):
+		return "tool_calls"
+	case !nothing(content) && string(content) != "[]":
+		return "content"
 	}
 	return ""
+}
+
+// emptyPieces says whether the deltas of calls are none, or bring nothing: no id, no name and
+// no arguments.
+func emptyPieces(raw json.RawMessage) bool {
+	if absent(raw) {
+		return true
+	}
+	pieces, err := list(raw, "")
+	return err == nil && !slices.ContainsFunc(pieces, func(raw json.RawMessage) bool {
+		d, err := fields(raw, "")
+		f, bad := optional(d["function"], "")
+		silent := hint{args: f["arguments"]}.silent()
+		return err != nil || bad != nil || !silent || !nothing(d["id"]) || !nothing(f["name"]) || !absent(d["custom"])
+	})
 }
 
 // piece takes one delta of one call.

@@ -16,6 +16,15 @@ type hint struct {
 // whose is the id of a delta, for people.
 func (h hint) whose() string { return shorten(string(h.id), 64) }
 
+// begins says whether the arguments of a delta are the beginning of an object.
+func (h hint) begins() bool {
+	if first(h.args) != '"' {
+		return first(h.args) == '{'
+	}
+	s, err := text(toUnicode(h.args), "")
+	return err == nil && first([]byte(s)) == '{'
+}
+
 // silent says whether a delta brings no arguments.
 func (h hint) silent() bool { return nothing(h.args) || emptyObject(h.args) }
 
@@ -67,6 +76,8 @@ func (s *openAIStream) byIndex(h hint) (*openAIPiece, error) {
 		return nil, fault(FaultAmbiguous, "a delta of index %d with the id %q, which an earlier call has: it could be that one's, or a new call", h.index, h.whose())
 	case another && newest.scan.whole:
 		return s.start(h.index)
+	case len(h.id) == 0 && len(h.name) > 0 && h.begins() && newest.scan.whole && !newest.empty:
+		return nil, fault(FaultAmbiguous, "a delta of index %d with a name and no id, behind a call that is whole: it could be another call, or the same once more", h.index)
 	case len(have) > 1 && newest.scan.whole && !h.silent():
 		return nil, fault(FaultAmbiguous, "%d calls have the index %d, each is whole, and a delta goes on with one of them", len(have), h.index)
 	}
@@ -78,7 +89,7 @@ func (s *openAIStream) known(id []byte) bool {
 }
 
 // unplaced is the call of a delta whose index no call has: one that began without an index
-// and has its id gets it; else it is a new one.
+// and has its id gets it; else it is a new one. Its id and its name may come later.
 func (s *openAIStream) unplaced(h hint) (*openAIPiece, error) {
 	var same []*openAIPiece
 	for _, c := range s.calls {
@@ -87,8 +98,10 @@ func (s *openAIStream) unplaced(h hint) (*openAIPiece, error) {
 		}
 	}
 	switch {
-	case len(h.id) == 0 && len(h.name) == 0:
-		return nil, fault(FaultAmbiguous, "a delta of index %d, which no delta with an id or a name has begun", h.index)
+	case len(h.id) == 0 && len(h.name) == 0 && h.silent():
+		return nil, nil
+	case len(same) == 0 && len(h.id) > 0 && len(h.name) == 0 && s.known(h.id):
+		return nil, fault(FaultAmbiguous, "a delta of index %d with the id %q of a call that has another index, and no name: it could be that one's, or a new call", h.index, h.whose())
 	case len(same) == 0:
 		return s.start(h.index)
 	case len(same) > 1 || len(h.name) > 0:
@@ -109,7 +122,7 @@ func (s *openAIStream) byID(h hint) (*openAIPiece, error) {
 	switch {
 	case len(same) == 0:
 		return s.start(-1)
-	case len(h.name) == 0 && len(same) == 1:
+	case len(same) == 1 && (len(h.name) == 0 || len(same[0].name) == 0): // its name may come later
 		return same[0], nil
 	case len(h.name) == 0:
 		return nil, fault(FaultAmbiguous, "a delta without index, and %d calls have its id %q", len(same), h.whose())
@@ -123,6 +136,23 @@ func (s *openAIStream) byID(h hint) (*openAIPiece, error) {
 		}
 	}
 	return s.start(-1)
+}
+
+// apart refuses calls of which nobody could say what they are once all of them are there: one
+// that no delta has named, whose beginning may be missing; and one without an index that came
+// twice, the same, which may have been sent twice or asked for twice.
+func (s *openAIStream) apart() error {
+	for i, c := range s.calls {
+		if len(c.id) == 0 && len(c.name) == 0 {
+			return fault(FaultAmbiguous, "deltas of index %d, and none of them has an id or a name", c.index)
+		}
+		for _, b := range s.calls[:i] {
+			if c.index < 0 && b.index < 0 && len(c.id) > 0 && bytes.Equal(b.id, c.id) && bytes.Equal(b.name, c.name) && bytes.Equal(b.text(), c.text()) {
+				return fault(FaultAmbiguous, "the call %q without index stands twice, the same: it could be one call that was sent twice, or two", shorten(string(c.id), 64))
+			}
+		}
+	}
+	return nil
 }
 
 // last is the call that a delta with neither index nor id goes on with: the only one there

@@ -271,21 +271,34 @@ func (it *responsesItem) differs() error {
 	return fault(FaultConflict, "the arguments of call %q as a whole are not those that its deltas or an earlier event gave", shorten(string(it.call.id), 64))
 }
 
-// sameArgs says whether arguments are the same. Of a function none are an empty object.
+// sameArgs says whether arguments are the same. Those of a function are, whatever blanks
+// stand between their parts, and whether they are a text or a value; none are an empty object.
 func (it *responsesItem) sameArgs(a, b json.RawMessage) bool {
-	return sameText(a, b) || it.kind == functionCall && noArgs(a) && noArgs(b)
+	if sameText(a, b) {
+		return true
+	}
+	x, y := compactArgs(a), compactArgs(b)
+	return it.kind == functionCall && x != nil && bytes.Equal(x, y)
 }
 
-// noArgs says whether arguments are none, whichever way they are written.
-func noArgs(raw json.RawMessage) bool {
+// compactArgs are a function's arguments without blanks between their parts, nil for what is
+// no JSON.
+func compactArgs(raw json.RawMessage) []byte {
 	if first(raw) == '"' {
 		s, err := text(toUnicode(raw), "")
-		raw = json.RawMessage(strings.TrimSpace(s))
 		if err != nil {
-			return false
+			return nil
 		}
+		raw = json.RawMessage(s)
 	}
-	return absent(raw) || emptyObject(raw)
+	if absent(raw) || len(bytes.TrimSpace(raw)) == 0 {
+		return []byte("{}")
+	}
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		return nil
+	}
+	return out.Bytes()
 }
 
 // arguments are those that an item's events have given so far; nil for none, which is no
