@@ -70,14 +70,10 @@ func (n *Node) prepare(ctx context.Context, key events.TurnKey, s *events.TurnSu
 	if !inherit {
 		return p, nil
 	}
-	history, err := n.traceHistory(ctx, key.Trace)
-	if err != nil {
-		return p, err
-	}
-	p.plan.Inherited, p.plan.Context = lifecycle.Inherit(key, history)
 	paths, approvals := n.concerns(p.asked)
-	p.plan.Inherited = lifecycle.Narrow(p.plan.Inherited, paths, approvals)
-	return p, nil
+	var err error
+	p.plan.Inherited, p.plan.Context, err = n.inherited(ctx, key, s, paths, approvals)
+	return p, err
 }
 
 // concerns are the files that calls would write, and the approvals that would

@@ -64,6 +64,7 @@ func (u *Unreadable) Unwrap() error { return u.Err }
 type Stored struct {
 	Generation uint32
 	Seq        uint64 // stream sequence
+	Size       int    // of the commit in bytes, as it is stored
 	Commit     events.Commit
 }
 
@@ -236,6 +237,9 @@ type Live interface {
 	// subject. The caller has waited for the barrier, progress excepted. tools
 	// maps an offset to its tool's name; one that is missing is _unknown.
 	Publish(ctx context.Context, s Stored, tools map[int]string) error
+	// Wanted says whether anybody may listen for one of the commit's events: where nobody
+	// does, a publisher spares itself the barrier. It errs on the side of yes.
+	Wanted(s Stored, tools map[int]string) bool
 	// Listen calls yield for each event on a subject that matches pattern (of
 	// NATS, below sluice.live.) until ctx ends. yield must not block.
 	Listen(ctx context.Context, pattern string, yield func(subject string, cloudEvent []byte)) error
@@ -265,6 +269,9 @@ type Bus interface {
 	Blobs() Blobs
 	// Generation is the log's, 1 for a new one. It grows after an unclean start.
 	Generation() uint32
+	// First is the sequence of the first commit that retention has left, as the last Read
+	// or Head of this bus has found it. 0 means that none has looked yet.
+	First() uint64
 	// Close gives everything back. Nothing it started runs afterwards.
 	Close() error
 }

@@ -94,6 +94,7 @@ type Job interface {
 type Said struct {
 	Taken  bool // it answers what it was handed; false: it answers the offer
 	Nobody bool // nobody serves the tool now; Body is nil
+	Missed int  // how much of the job, so far, came faster than it was heard, and was dropped
 	Body   []byte
 }
 

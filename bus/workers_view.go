@@ -21,6 +21,17 @@ type WorkerView struct {
 	Tier       string `json:"tier,omitempty"`       // tier that counts
 	// Workers that announce the tool, sorted; at most 256.
 	Workers []WorkerSeat `json:"workers"`
+	Counts  WorkerCounts `json:"counts"`
+}
+
+// WorkerCounts are what became of a tool's attempts on the node that answers, since its
+// workers came.
+type WorkerCounts struct {
+	Offers   int64 `json:"offers"`   // that were made, each as often as it was repeated
+	Accepted int64 `json:"accepted"` // attempts that a worker was told to begin
+	Refused  int64 `json:"refused"`  // offers that a worker has refused
+	Lost     int64 `json:"lost"`     // attempts whose worker missed its signs of life, and was given up
+	Running  int64 `json:"running"`  // attempts that are offered, or that a worker has in hand
 }
 
 // WorkerSeat is a worker of a tool.

@@ -56,6 +56,7 @@ type Finding struct {
 	Policy   string               // version
 	Judged   time.Time            // the moment that a policy's word holds for; zero: any
 	Reuse    *events.Deduplicated // with Reuse
+	Circuit  string               // of the breaker's gates: the endpoint whose circuit is open; "": the tool's own
 }
 
 // ErrFindings says that findings are not those of the gates in their order: a
@@ -155,7 +156,7 @@ func (d *decider) judge(c Judge) error {
 
 func (d *decider) deny(call int, f *Finding) {
 	d.emit(call, &events.Denied{
-		Gate: string(f.Gate), Code: f.Code, Reason: f.Reason, Path: f.Path, Policies: f.Policies, Policy: f.Policy, Judged: f.Judged,
+		Gate: string(f.Gate), Code: f.Code, Reason: f.Reason, Path: f.Path, Policies: f.Policies, Policy: f.Policy, Judged: f.Judged, Circuit: f.Circuit,
 	})
 }
 

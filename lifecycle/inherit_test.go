@@ -41,8 +41,9 @@ func TestInherit(t *testing.T) {
 	got, context := lifecycle.Inherit(events.TurnKey{Trace: "t", Turn: "9"}, []events.Commit{
 		earlier("1", begins, tool, ask("p1"), yes("h1", events.ScopeSession), yes("h2", events.ScopeCall), sawFile("b", "old"), sawFile("a", "first")),
 		earlier("2", begins, tool, ask("p1"), yes("h1", events.ScopeSession), ask("p2"), yes("h1", events.ScopeSession), sawFile("b", "new"), changed(`{"x":1,"y":{"z":2}}`)),
-		earlier("3", events.Record{Event: &events.Failed{Outcome: events.Outcome{Result: events.Result{Seen: []events.Seen{{Path: "c"}}}}}}, changed(`{"x":null,"w":"3"}`)),
-		earlier("4", changed("")),
+		earlier("3", begins, events.Record{Event: &events.Failed{Outcome: events.Outcome{Result: events.Result{Seen: []events.Seen{{Path: "c"}}}}}}, changed(`{"x":null,"w":"3"}`)),
+		earlier("4", begins, changed("")),
+		earlier("5", sawFile("b", "of a turn whose beginning is gone"), changed(`{"x":5}`)),
 		other,
 		earlier("9", sawFile("b", "its own")),
 	})

@@ -167,10 +167,20 @@ func answeredAlready(call *Call, e *events.InputGiven) error {
 	switch {
 	case have.By == nil:
 		return fmt.Errorf("call %d: %w: nobody had answered in time, and its tool was told so", call.Offset, ErrExpired)
-	case same(&events.InputGiven{Answers: have.Answers}, &events.InputGiven{Answers: e.Answers}):
+	case slices.EqualFunc(have.Answers, e.Answers, sameAnswer):
 		return nil
 	}
 	return fmt.Errorf("call %d: %w any more: %s has answered already, otherwise", call.Offset, ErrNoInput, have.By.ID)
+}
+
+// sameAnswer says whether two answers say the same, however their JSON is written.
+func sameAnswer(a, b events.InputAnswer) bool {
+	if a.ID != b.ID || a.Action != b.Action {
+		return false
+	}
+	x, err := Parse(string(a.Content))
+	y, bad := Parse(string(b.Content))
+	return err == nil && bad == nil && x.Hash == y.Hash
 }
 
 // otherRound is the answer to who answers another asking than the call's last.

@@ -166,11 +166,14 @@ func (r LimitRule) Patience(attempts int) time.Duration {
 	return r.Wait
 }
 
-// who names those that a bucket counts, for a sentence.
-func (u LimitUse) who() string {
-	what := "calls"
+// who names those that a bucket counts, for a sentence about n of them.
+func (u LimitUse) who(n int) string {
+	what := fmt.Sprint(n, " calls")
+	if n == 1 {
+		what = "1 call"
+	}
 	if u.Tool != "" {
-		what = "calls of " + u.Tool
+		what += " of " + u.Tool
 	}
 	switch {
 	case u.Bucket != "":
@@ -184,8 +187,8 @@ func (u LimitUse) who() string {
 // Full is the finding where all slots are taken, and were for as long as the call may
 // wait.
 func (u LimitUse) Full() Finding {
-	return u.denied(fmt.Sprintf("the limit %s lets %d %s run at once, and so many run: it was not run%s; try again once one of them has ended, in %s or later",
-		u.ID, u.Concurrency, u.who(), waited(u.Wait), inSeconds(fullAgain)))
+	return u.denied(fmt.Sprintf("the limit %s lets %s run at once, and so many run: it was not run%s; try again once one of them has ended, in %s or later",
+		u.ID, u.who(u.Concurrency), waited(u.Wait), inSeconds(fullAgain)))
 }
 
 // fullAgain is when to try again where nobody knows when a slot is free.
@@ -194,8 +197,8 @@ const fullAgain = 5 * time.Second
 // Spent is the finding where the rate's next start is due only in a while, longer than
 // the call may wait.
 func (u LimitUse) Spent(in time.Duration) Finding {
-	return u.denied(fmt.Sprintf("the limit %s lets %d %s begin in %s, and so many have: it was not run; try again in %s",
-		u.ID, u.Rate.N, u.who(), u.Rate.time(), inSeconds(in)))
+	return u.denied(fmt.Sprintf("the limit %s lets %s begin in %s, and none is left now: it was not run; try again in %s",
+		u.ID, u.who(u.Rate.N), u.Rate.time(), inSeconds(in)))
 }
 
 func (u LimitUse) denied(reason string) Finding {

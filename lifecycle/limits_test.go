@@ -298,7 +298,11 @@ func TestLimitSentences(t *testing.T) {
 	if want := "the limit pay lets 3 calls of charge* by bot run at once, and so many run: it was not run after a wait; try again once one of them has ended, in 5 seconds or later"; full.Reason != want {
 		t.Errorf("%s", full.Reason)
 	}
-	if want := "the limit pay lets 10 calls of charge* by bot begin in a minute, and so many have: it was not run; try again in 2 seconds"; spent.Reason != want {
+	if want := "the limit pay lets 10 calls of charge* by bot begin in a minute, and none is left now: it was not run; try again in 2 seconds"; spent.Reason != want {
 		t.Errorf("%s", spent.Reason)
+	}
+	u.Concurrency, u.Tool, u.Bucket, u.Wait = 1, "", "", 0
+	if got, want := u.Full().Reason, "the limit pay lets 1 call run at once, and so many run: it was not run; try again once one of them has ended, in 5 seconds or later"; got != want {
+		t.Errorf("%s", got)
 	}
 }

@@ -189,7 +189,7 @@ func (b *Bus) Listen(ctx context.Context, pattern string, yield func(subject str
 	return b.call(ctx, "listen", func() error { return b.view.Listen(ctx, pattern, yield) }, bus.ErrUnavailable)
 }
 
-// Wanted is bus.Wanter's.
+// Wanted is bus.Live's.
 func (b *Bus) Wanted(bus.Stored, map[int]string) bool { return b.Listened != nil && b.Listened() }
 
 // Barrier is bus.Bus's.
@@ -203,6 +203,9 @@ func (b *Bus) Blobs() bus.Blobs { return blobs{b, b.view.Blobs()} }
 
 // Generation is bus.Bus's.
 func (b *Bus) Generation() uint32 { return b.view.Generation() }
+
+// First is bus.Bus's.
+func (b *Bus) First() uint64 { return b.view.First() }
 
 // Close is bus.Bus's. A machine that was killed is to be closed, too: the server
 // notices that its connection has gone.

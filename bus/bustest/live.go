@@ -55,6 +55,9 @@ func listen(t *testing.T, b bus.Bus, pattern string, turn events.TurnKey) (<-cha
 			t.Fatal("the listener hears nothing")
 		}
 	}
+	if !b.Wanted(probe, map[int]string{0: "probe"}) {
+		t.Error("what somebody listens to is said not to be wanted")
+	}
 	ours := make(chan heard, 1024)
 	go func() {
 		for {

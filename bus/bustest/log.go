@@ -168,13 +168,16 @@ func appendDecodes(t *testing.T, b bus.Bus) {
 		must(t, "decode", err)
 		s, err := b.Append(within(t), c, at)
 		must(t, "append", err)
-		if diff := cmp.Diff(decoded, s.Commit); diff != "" {
-			t.Fatalf("returned is not what was written:\n%s", diff)
+		if diff := cmp.Diff(decoded, s.Commit); diff != "" || s.Size != len(body) {
+			t.Fatalf("returned is not what was written, %d bytes for %d:\n%s", s.Size, len(body), diff)
 		}
 		want, at = append(want, s), s.Seq
 	}
 	if diff := cmp.Diff(want, mustLoad(t, b, turn, at)); diff != "" {
 		t.Errorf("loaded is not what was returned, in order:\n%s", diff)
+	}
+	if diff := cmp.Diff(want, read(t, b, events.Position{}, bus.Filter{Trace: turn.Trace, Turn: turn.Turn})); diff != "" {
+		t.Errorf("read is not what was returned, in order:\n%s", diff)
 	}
 }
 

@@ -19,6 +19,7 @@ var tailPromises = []Promise{
 	{"P24 the tail stops at a reader's error, and returns it", tailStops},
 	{"P25 a position that is not in the log is told", tailRewound},
 	{"P26 the head is behind every commit and before the next", tailHead},
+	{"P27 a look says where the log begins", tailFirst},
 }
 
 // fill appends n commits in turns of one trace and returns them.
@@ -179,5 +180,14 @@ func tailHead(t *testing.T, b bus.Bus) {
 	}
 	if diff := cmp.Diff([]bus.Stored{next}, read(t, b, head, bus.Filter{})); diff != "" {
 		t.Errorf("from the old head:\n%s", diff)
+	}
+}
+
+// tailFirst: what retention takes, each keeper's own tests take.
+func tailFirst(t *testing.T, b bus.Bus) {
+	mustAppend(t, b, newTurn(), 0, 1)
+	all := read(t, b, events.Position{}, bus.Filter{})
+	if first := b.First(); first == 0 || first > all[0].Seq {
+		t.Errorf("the log begins at %d, and its first commit is at %d", first, all[0].Seq)
 	}
 }

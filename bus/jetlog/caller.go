@@ -18,9 +18,9 @@ type Caller struct {
 	nc   *nats.Conn
 	user string
 
-	mu      sync.Mutex
-	refused error // the last thing that the server has refused
-	told    chan struct{}
+	mu   sync.Mutex
+	why  error         // of the last requests that nobody will answer
+	told chan struct{} // closed once why is that of the requests that wait
 }
 
 // DialDoor connects as a user, who may have a password in the URL, an nkey or a
@@ -32,7 +32,7 @@ func DialDoor(c DialConfig, user string) (*Caller, error) {
 		return nil, err
 	}
 	o := append(Options("sluice-door", c.Log), extra...)
-	o = append(o, nats.CustomInboxPrefix(strings.TrimSuffix(bus.InboxOf(user), ".")), nats.ErrorHandler(out.hear))
+	o = append(o, nats.CustomInboxPrefix(strings.TrimSuffix(bus.InboxOf(user), ".")), nats.ErrorHandler(out.hear), nats.DisconnectErrHandler(out.lost))
 	out.nc, err = nats.Connect(c.url(), o...)
 	if err != nil {
 		return nil, dialError(c.url(), err)
@@ -42,12 +42,24 @@ func DialDoor(c DialConfig, user string) (*Caller, error) {
 
 // hear notes what the server refuses: nobody else would answer.
 func (c *Caller) hear(_ *nats.Conn, _ *nats.Subscription, err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		c.give(fmt.Errorf("%w: it needs to publish to %s, and to subscribe to %s>: %w", ErrNotPermitted, bus.DoorSubject(c.user, "*"), bus.InboxOf(c.user), err))
 	}
+}
+
+// lost notes that the connection is gone. An answer that comes once it is back was meant
+// for one that is no more.
+func (c *Caller) lost(_ *nats.Conn, err error) {
+	if err != nil { // otherwise the caller has closed it
+		c.give(fmt.Errorf("%w: the connection was lost before an answer came: %w", bus.ErrUnavailable, err))
+	}
+}
+
+// give has the requests that wait return.
+func (c *Caller) give(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refused = err
+	c.why = why
 	close(c.told)
 	c.told = make(chan struct{})
 }
@@ -56,7 +68,8 @@ func (c *Caller) hear(_ *nats.Conn, _ *nats.Subscription, err error) {
 var ErrNotPermitted = errors.New("the NATS server does not let this user ask at the door")
 
 // Knock is bus.Doors', for the caller's own user, whatever k names. It returns
-// ErrNotPermitted where the server refuses the request.
+// ErrNotPermitted where the server refuses the request, and bus.ErrUnavailable as soon as
+// the connection is lost.
 func (c *Caller) Knock(ctx context.Context, k bus.Knock) (bus.Answer, error) {
 	k.User = c.user
 	m, err := knockMsg(k)
@@ -73,8 +86,7 @@ func (c *Caller) Knock(ctx context.Context, k bus.Knock) (bus.Answer, error) {
 		case <-told:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			stop(fmt.Errorf("%w: it needs to publish to %s, and to subscribe to %s>: %w",
-				ErrNotPermitted, bus.DoorSubject(c.user, "*"), bus.InboxOf(c.user), c.refused))
+			stop(c.why)
 		case <-ctx.Done():
 		}
 	}()

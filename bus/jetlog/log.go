@@ -79,7 +79,7 @@ func (b *Bus) stored(seq uint64, body []byte) (bus.Stored, error) {
 	if err != nil {
 		return bus.Stored{}, &bus.Unreadable{Seq: seq, Err: err}
 	}
-	return bus.Stored{Generation: b.spans().of(seq), Seq: seq, Commit: c}, nil
+	return bus.Stored{Generation: b.spans().of(seq), Seq: seq, Size: len(body), Commit: c}, nil
 }
 
 // attempt is an append whose first try was not simply kept.

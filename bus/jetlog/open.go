@@ -27,6 +27,7 @@ type Bus struct {
 	log      *slog.Logger
 	replicas int // of the log, as it is
 	gens     atomic.Pointer[spans]
+	first    atomic.Uint64 // see First
 
 	hot  *link // appends
 	work *link // the queue, timers, cells
@@ -158,6 +159,9 @@ func handle(ctx context.Context, js jetstream.JetStream, name string) (s jetstre
 
 // Barrier is the log's.
 func (b *Bus) Barrier() bus.Barrier { return b.cfg.barrier() }
+
+// First is bus.Bus's.
+func (b *Bus) First() uint64 { return b.first.Load() }
 
 // Generation is the log's, as far as it is known here.
 func (b *Bus) Generation() uint32 { return b.spans().current() }

@@ -255,3 +255,53 @@ func crowd(t *testing.T, node, root connector) {
 		}
 	}
 }
+
+// TestACallerWhoWaitsHearsThatItsServerHasGone: nobody would answer any more, and who asks
+// must be able to ask again.
+func TestACallerWhoWaitsHearsThatItsServerHasGone(t *testing.T) {
+	users := []jetlog.User{{Name: "ann", Password: "$2a$04$FBQksN6pRmdhsLGOUSzY9eQeJT6sHb/uLy5ESTsTeJSl/rlCVVut2"}}
+	log, srv, err := jetlog.OpenEmbedded(t.Context(), jetlog.ServerConfig{Dir: t.TempDir(), Port: -1, Users: users}, jetlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	asked, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		ended <- log.ServeDoor(ctx, bus.Door{Name: "deaf", ID: "deaf", Version: "1.0.0", Answer: func(ctx context.Context, _ bus.Knock) bus.Answer {
+			asked <- struct{}{}
+			<-ctx.Done()
+			return bus.Answer{Status: 200}
+		}})
+	}()
+	caller, err := jetlog.DialDoor(jetlog.DialConfig{URL: strings.Replace(srv.URL(), "nats://", "nats://ann:pw-ann@", 1)}, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer caller.Close()
+	told := make(chan error, 1)
+	go func() {
+		for { // until the door is there
+			_, err := caller.Knock(ctx, bus.Knock{Verb: "say"})
+			if len(asked) > 0 || !errors.Is(err, bus.ErrUnavailable) {
+				told <- err
+				return
+			}
+		}
+	}()
+	poll(t, "it is asked", func() bool { return len(asked) > 0 })
+	if err := srv.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-told:
+		if !errors.Is(err, bus.ErrUnavailable) {
+			t.Errorf("it hears %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it still waits")
+	}
+	stop()
+	<-ended
+	_ = log.Close() // its server has gone
+}

@@ -122,7 +122,7 @@ func (c ServerConfig) check() (ServerConfig, error) {
 
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // interval is D of interval=D; 0 in the other modes.

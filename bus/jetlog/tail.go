@@ -26,6 +26,7 @@ func (b *Bus) state(ctx context.Context) (spans, uint64, error) {
 			gens, err := parseSpans(info.Config.Metadata[metaGenerations])
 			if err == nil {
 				b.gens.Store(&gens)
+				b.first.Store(max(1, info.State.FirstSeq)) // 0 is that of a log that never had one
 			}
 			return gens, info.State.LastSeq, err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
@@ -167,4 +168,21 @@ func TestReadNewer(t *testing.T) {
 			t.Errorf("filter %+v is accepted", f)
 		}
 	}
+}
+
+// TestRetentionTakesTheBeginning, and a look says up to where.
+func TestRetentionTakesTheBeginning(t *testing.T) {
+	b := one(t, jetlog.Config{Retention: 2 * time.Second})
+	for i := range 3 {
+		if _, err := b.Append(t.Context(), note(turn("t", fmt.Sprint(i)), fmt.Sprint("c", i), 1), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll(t, "the beginning has gone", func() bool {
+		head, err := b.Head(t.Context())
+		if err != nil || head.Seq != 4 || b.First() == 0 || b.First() > 4 {
+			t.Fatalf("head %v, first %d, %v", head, b.First(), err)
+		}
+		return b.First() == 4
+	})
 }

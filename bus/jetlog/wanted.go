@@ -2,7 +2,7 @@ package jetlog
 
 import "github.com/sluice-run/sluice/bus"
 
-// Wanted is bus.Wanter's. Where the server is another process, it is always true.
+// Wanted is bus.Live's. Where the server is another process, it is always true.
 func (b *Bus) Wanted(s bus.Stored, tools map[int]string) bool {
 	if b.cfg.SubjectInterest == nil {
 		return true

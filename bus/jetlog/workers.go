@@ -181,6 +181,7 @@ func (j *job) Hear(ctx context.Context) (bus.Said, error) {
 		select {
 		case m := <-j.in:
 			if s, ok := j.read(m); ok {
+				s.Missed, _ = j.sub.Dropped() // fails only once it is closed
 				return s, nil
 			}
 		case <-j.over:

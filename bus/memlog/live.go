@@ -45,6 +45,9 @@ func (v *View) Publish(ctx context.Context, s bus.Stored, tools map[int]string) 
 	return nil
 }
 
+// Wanted is bus.Live's. A memory log's barrier costs nothing worth sparing.
+func (v *View) Wanted(bus.Stored, map[int]string) bool { return true }
+
 // hear keeps what matches. A listener that is cut off hears nothing.
 func (e *ear) hear(all []told) {
 	for _, t := range all {

@@ -23,7 +23,7 @@ func (e entry) stored(seq uint64) (bus.Stored, error) {
 	if err != nil {
 		return bus.Stored{}, &bus.Unreadable{Seq: seq, Err: err}
 	}
-	return bus.Stored{Generation: e.generation, Seq: seq, Commit: c}, nil
+	return bus.Stored{Generation: e.generation, Seq: seq, Size: len(e.body), Commit: c}, nil
 }
 
 // Append is bus.Log's.

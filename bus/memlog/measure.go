@@ -32,8 +32,9 @@ func (v *View) Measure(ctx context.Context, placements []string) (m bus.Measures
 		measure(name, name)
 	}
 	measure(bus.WakesQueue, wakeName)
-	log := bus.StreamMeasure{Name: "log", Messages: uint64(len(v.log.entries))}
-	for _, e := range v.log.entries {
+	left := v.log.entries[v.log.begin-1:]
+	log := bus.StreamMeasure{Name: "log", Messages: uint64(len(left))}
+	for _, e := range left {
 		log.Bytes += uint64(len(e.body))
 	}
 	m.Streams = []bus.StreamMeasure{log}

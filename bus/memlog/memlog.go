@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +77,7 @@ type Log struct {
 	changes uint64
 	closed  bool
 	entries []entry // the entry of sequence n is at n-1
+	begin   uint64  // sequence of the first entry that retention has left
 	turns   map[events.TurnKey][]uint64
 	spans   []span
 	durable int        // this many entries are past the barrier
@@ -110,6 +112,7 @@ func New(c Config) *Log {
 		now: c.Now, real: c.Now == nil,
 		ackWait: cmp.Or(c.AckWait, 15*time.Second),
 		window:  cmp.Or(c.Window, 100*time.Millisecond),
+		begin:   1,
 		turns:   map[events.TurnKey][]uint64{},
 		spans:   []span{{cmp.Or(c.Generation, 1), 1}},
 		queues:  map[string]*queue{},
@@ -188,6 +191,21 @@ func (l *Log) LoseTail(n int) int {
 	l.spans = append(l.spans, span{l.generation() + 1, uint64(len(l.entries)) + 1})
 	l.announce()
 	return lost
+}
+
+// Expire is retention: what stands before a sequence is gone from the log. What the
+// barrier has not covered stays.
+func (l *Log) Expire(before uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begin = max(l.begin, min(before, uint64(l.durable)+1))
+	for turn, seqs := range l.turns {
+		i, _ := slices.BinarySearch(seqs, l.begin)
+		if l.turns[turn] = seqs[i:]; i == len(seqs) {
+			delete(l.turns, turn)
+		}
+	}
+	l.announce()
 }
 
 func (l *Log) generation() uint32 { return l.spans[len(l.spans)-1].generation }
@@ -270,6 +288,13 @@ func (v *View) Generation() uint32 {
 	v.log.mu.Lock()
 	defer v.log.mu.Unlock()
 	return v.log.generation()
+}
+
+// First is bus.Bus's. A memory log knows it without a look.
+func (v *View) First() uint64 {
+	v.log.mu.Lock()
+	defer v.log.mu.Unlock()
+	return v.log.begin
 }
 
 // Barrier is the log's.

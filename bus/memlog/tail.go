@@ -36,6 +36,9 @@ func (v *View) Read(ctx context.Context, from events.Position, f bus.Filter, fol
 		case len(got) == 0:
 			return nil
 		}
+		if got[0].seq != from.Seq {
+			skip = 0 // retention has taken it
+		}
 		last := got[len(got)-1]
 		if there, err := v.log.cover(last); err != nil {
 			return err
@@ -67,7 +70,7 @@ func (v *View) next(ctx context.Context, from, head events.Position, follow bool
 		if !follow {
 			to = min(to, head.Seq-1)
 		}
-		for seq := max(from.Seq, 1); seq <= to && len(got) < batch; seq++ {
+		for seq := max(from.Seq, v.log.begin); seq <= to && len(got) < batch; seq++ {
 			got = append(got, placed{seq, v.log.entries[seq-1]})
 		}
 		return len(got) > 0 || !follow

@@ -21,6 +21,7 @@ type line struct {
 	patterns [][]string
 	shared   string // the one of the patterns that a queue group shares; "" means none
 	unheard  []spoken
+	missed   int
 	closed   bool
 }
 
@@ -100,6 +101,8 @@ func (l *Log) spread(s spoken) (heard bool) {
 		heard = true
 		if len(o.unheard) < bus.MaxUnheard {
 			o.unheard = append(o.unheard, s)
+		} else {
+			o.missed++
 		}
 		if o.shared != "" && strings.HasPrefix(s.subject, o.shared) {
 			l.lines = append(slices.Delete(l.lines, i, i+1), o) // the next one is another's
@@ -172,13 +175,13 @@ func (j *job) Hear(ctx context.Context) (bus.Said, error) {
 		}
 		at := s.subject[strings.LastIndexByte(s.subject, '.')+1:]
 		j.line.view.log.mu.Lock()
-		place := j.place
+		place, missed := j.place, j.line.missed
 		j.line.view.log.mu.Unlock()
 		switch at {
 		case bus.OfferPlace:
-			return bus.Said{Nobody: s.nobody, Body: s.body}, nil
+			return bus.Said{Nobody: s.nobody, Missed: missed, Body: s.body}, nil
 		case place:
-			return bus.Said{Taken: true, Body: s.body}, nil
+			return bus.Said{Taken: true, Missed: missed, Body: s.body}, nil
 		}
 	}
 }
