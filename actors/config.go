@@ -81,7 +81,7 @@ type Observer interface {
 	// Committed is told of every commit that this node appended.
 	Committed(s bus.Stored, tools map[int]string)
 	// Count adds to a counter of the node's own: conflicts, takeovers, redeliveries,
-	// actor_panics, late_results, barrier_waits.
+	// actor_panics, late_results, barrier_waits, circuits_full.
 	Count(name string, n int)
 }
 

@@ -95,7 +95,7 @@ func (a *turnActor) premature(e lifecycle.Effect) bool {
 	}
 	call := a.spec.Calls[e.Call]
 	tool, known := a.n.cfg.Registry.Lookup(call.Tool)
-	return known && a.n.looks(a.spec, call, tool)
+	return known && a.n.looks(a.spec, a.asked[e.Call], call, tool)
 }
 
 // call is the actor of a call, made when it is first needed.
@@ -296,10 +296,10 @@ func (a *turnActor) finish(c actor.Context) {
 	if a.state.Ended != nil {
 		tools := a.n.toolNames(a.state)
 		a.n.sealedTurn(a.state)
-		a.n.hub.tell(Finished{Key: a.key, Turn: a.state, Commits: a.log, Tools: tools})
 		for _, s := range a.untold {
 			a.n.live.tell(s, tools, true)
 		}
+		a.n.hub.tell(Finished{Key: a.key, Turn: a.state, Commits: a.log, Tools: tools}) // last: whom it wakes last a processor runs first
 	}
 	c.Stop(c.Self())
 }

@@ -64,7 +64,7 @@ func (n *Node) unheld(key events.CallKey, call *lifecycle.Call, workspace string
 			n.locks.free(l.Resource, key)
 		}
 		if call.Started.Breaker.Probe {
-			n.breaks.spare(call.Tool, holder(key, call.Started.Owner.Boot))
+			n.breaks.spare(admitted(call), holder(key, call.Started.Owner.Boot))
 		}
 	}
 	if call.Verdict == nil {

@@ -21,6 +21,7 @@ type Gates struct {
 	Authorizer policy.Authorizer
 	Allow      func(principal string) []string // see Config.Allow
 	Network    bool
+	Workspace  string // where a turn runs that names none; "": that is not known
 	// Now is the clock by which policies know the time; nil: they do not.
 	Now func() time.Time
 
@@ -74,7 +75,7 @@ func (g Gates) request(a *Asked, tool tools.Tool, known bool) policy.Request {
 	r := policy.Request{
 		Principal: a.Turn.Principal, Tool: a.Tool, Known: known, Tier: tool.Tier,
 		Mode: cmp.Or(a.Turn.Mode, events.ModeWrite), CanAsk: a.Turn.CanAsk, Network: g.Network,
-		Workspace: a.Turn.Workspace, Args: a.Args.JSON,
+		Workspace: cmp.Or(a.Turn.Workspace, g.Workspace), Args: a.Args.JSON,
 		Session: policy.Session{Trace: a.Key.Trace, Turn: a.Key.Turn, Placement: cmp.Or(a.Turn.Placement, events.DefaultPlacement)},
 	}
 	if g.Now != nil {
@@ -159,6 +160,11 @@ func (g Gates) keyOf(tool tools.Tool, a *Asked) string {
 		return a.Raw.Key
 	}
 	return nameOf(g.learn(tool, a).key)
+}
+
+// circuitOf is the circuit that the call belongs to.
+func (g Gates) circuitOf(tool tools.Tool, a *Asked) lifecycle.Circuit {
+	return lifecycle.Circuit{Tool: a.Tool, Of: g.learn(tool, a).circuit}
 }
 
 func versionOf(t tools.Tool) string { return cmp.Or(t.Version, "1") }

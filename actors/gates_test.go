@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,6 +101,37 @@ func TestATierThatLies(t *testing.T) {
 		_, v := g.Static(&Asked{Tool: "t", Args: args, Turn: &events.TurnSubmitted{}})
 		if v.Tier != c.want {
 			t.Errorf("%q that does %q: %q, want %q", c.tier, c.class, v.Tier, c.want)
+		}
+	}
+}
+
+// TestTheNodesOwnWorkspace: a turn that names no workspace is judged in the one that it
+// runs in, so that an absolute path below it is inside.
+func TestTheNodesOwnWorkspace(t *testing.T) {
+	tool := second("t", events.Readonly, "", new(atomic.Int64))
+	tool.Operation = func(args json.RawMessage) events.Operation {
+		return events.Operation{Class: events.OpRead, Paths: []string{stringAt(args, "/path")}}
+	}
+	reg, err := tools.NewRegistry(tool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ node, turn, path, denied string }{
+		{"/srv/ws", "", "/srv/ws/a", ""},
+		{"/srv/ws", "", "/srv/ws-evil/a", "absolute"},
+		{"/srv/ws", "/other", "/srv/ws/a", "absolute"},
+		{"/srv/ws", "/other", "/other/a", ""},
+		{"", "", "/srv/ws/a", "absolute"},
+	} {
+		args, err := lifecycle.Parse(`{"path":"` + c.path + `"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := Gates{Registry: reg, Authorizer: policy.Default(), Workspace: c.node}
+		found, _ := g.Static(&Asked{Tool: "t", Args: args, Turn: &events.TurnSubmitted{Workspace: c.turn}})
+		last := found[len(found)-1]
+		if (last.Ruling == lifecycle.Deny) != (c.denied != "") || !strings.Contains(last.Reason, c.denied) {
+			t.Errorf("%+v: %+v", c, last)
 		}
 	}
 }

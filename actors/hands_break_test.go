@@ -55,7 +55,7 @@ func TestAStartThatWasPreparedTwice(t *testing.T) {
 // TestAStartThatIsNotWantedAnyMore gives back what it has taken, whoever hears of
 // the other first.
 func TestAStartThatIsNotWantedAnyMore(t *testing.T) {
-	held := holding{probe: "svc"}
+	held := holding{probe: &lifecycle.Circuit{Tool: "svc"}}
 	first := &errand{stop: func() {}}
 	if !first.answer(held) || !first.leave(false).any() {
 		t.Error("an answer on its way was dropped, and what it held forgotten")

@@ -21,6 +21,7 @@ type learnt struct {
 	safe      bool
 	resources []events.ResourceUse
 	key       string
+	circuit   string
 	asks      string
 	operands  []string
 }
@@ -66,6 +67,9 @@ func (l *learnt) ask(t tools.Tool, args json.RawMessage) {
 	}
 	if t.Key != nil {
 		l.key = t.Key(args)
+	}
+	if t.Circuit != nil {
+		l.circuit = circuitName(t.Circuit(args))
 	}
 	if t.Asks != nil {
 		l.asks = t.Asks(args)

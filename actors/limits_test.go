@@ -147,8 +147,8 @@ func TestOverItsLimitACallIsDenied(t *testing.T) {
 	if d, ok := turn.Calls[0].Terminal.(*events.Denied); !ok || d.Policies[0] != "a-rate" {
 		t.Errorf("the third start of two: %T %+v", turn.Calls[0].Terminal, turn.Calls[0].Terminal)
 	}
-	if _, _, ran := c.is(); ran != 2 || !n.breaks.closed("svc") || n.breaks.get("svc") != (lifecycle.Breaker{}) {
-		t.Errorf("%d ran; the breaker is %+v", ran, n.breaks.get("svc"))
+	if _, _, ran := c.is(); ran != 2 || !n.breaks.closed(own("svc")) || n.breaks.get(own("svc")) != (lifecycle.Breaker{}) {
+		t.Errorf("%d ran; the breaker is %+v", ran, n.breaks.get(own("svc")))
 	}
 }
 
@@ -226,7 +226,7 @@ func TestARateCountsAttempts(t *testing.T) {
 	testNode(t, l.View("a"), limited(t, lifecycle.LimitRule{ID: "r", Rate: lifecycle.Rate{N: 1, Per: time.Hour}}), bad)
 	turn := ended(t, b, submit(t, b, events.TurnSubmitted{Calls: calls("svc")}))
 	wantLasts(t, turn, "failed")
-	if e := turn.Calls[0].Outcome.Result.Error; ran.Load() != 1 || e.Code != events.RateLimited || !strings.Contains(e.Message, "the limit r lets 1 calls begin in an hour") {
+	if e := turn.Calls[0].Outcome.Result.Error; ran.Load() != 1 || e.Code != events.RateLimited || !strings.Contains(e.Message, "the limit r lets 1 call begin in an hour") {
 		t.Errorf("%d ran; %+v", ran.Load(), e)
 	}
 }

@@ -8,7 +8,11 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 )
+
+// own is the circuit of a tool as a whole.
+func own(tool string) lifecycle.Circuit { return lifecycle.Circuit{Tool: tool} }
 
 // Numbers of the breakers of these tests.
 const (
@@ -20,9 +24,10 @@ const (
 // breakerIn is what a client does: it asks to be admitted or, with a class, reports
 // how its call has ended. It knows when, since windows and leases are times.
 type breakerIn struct {
-	tool, who string
-	class     events.Class // "" asks
-	call      int64
+	of    lifecycle.Circuit
+	who   string
+	class events.Class // "" asks
+	call  int64
 }
 
 // breakerOut is what it hears, and when.
@@ -110,16 +115,16 @@ func (s breakerView) report(who string, class events.Class, at span) breakerView
 func breakerModel() porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Partition: func(ops []porcupine.Operation) [][]porcupine.Operation {
-			return partitioned(ops, func(in any) string { return in.(breakerIn).tool })
+			return partitioned(ops, func(in any) string { return BreakerCell(in.(breakerIn).of) })
 		},
 		Init: func() []any { return []any{breakerView{}} },
 		Step: breakerSteps,
 		DescribeOperation: func(input, output any) string {
 			in, out := input.(breakerIn), output.(breakerOut)
 			if in.class == "" {
-				return fmt.Sprintf("%s: admit %s: %s", in.tool, in.who, out.said)
+				return fmt.Sprintf("%s: admit %s: %s", in.of, in.who, out.said)
 			}
-			return fmt.Sprintf("%s: report %s of %s: %s", in.tool, in.class, in.who, out.said)
+			return fmt.Sprintf("%s: report %s of %s: %s", in.of, in.class, in.who, out.said)
 		},
 	}
 	return m.ToModel()
@@ -130,7 +135,7 @@ func TestLinearBreakerModel(t *testing.T) {
 	type ops = []porcupine.Operation
 	ms := func(n int64) int64 { return n * int64(time.Millisecond) }
 	op := func(call, end int64, who string, class events.Class, said breakerSaid) porcupine.Operation {
-		return porcupine.Operation{Call: ms(call), Return: ms(end), Input: breakerIn{"t", who, class, ms(call)}, Output: breakerOut{said, ms(end)}}
+		return porcupine.Operation{Call: ms(call), Return: ms(end), Input: breakerIn{own("t"), who, class, ms(call)}, Output: breakerOut{said, ms(end)}}
 	}
 	const ok, bad, gone = events.ClassOK, events.ClassUnavailable, events.ClassCancelled
 	opened := func(more ...porcupine.Operation) ops {

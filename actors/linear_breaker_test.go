@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -19,8 +20,9 @@ import (
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
-// Clients of three nodes call tools that fail and work again, and some die as the
-// probe, while servers come and go and nodes are killed: one probe in the cluster.
+// Clients of three nodes call tools and endpoints that fail and work again, and some die as
+// the probe, while servers come and go and nodes are killed: one probe in the cluster, of
+// each circuit, whatever happens to the others.
 func TestLinearBreakers(t *testing.T) {
 	bothPlaces(t, func(t *testing.T, p place, rnd *rand.Rand) {
 		r := &breakerRun{fleet: newFleet(t, p, time.Hour, bus.BucketBreaker, func(c *Config) {
@@ -31,7 +33,7 @@ func TestLinearBreakers(t *testing.T) {
 		r.ops = slices.DeleteFunc(r.ops, func(op porcupine.Operation) bool { return r.nothing(op) })
 		t.Log(tally(r.ops, func(op porcupine.Operation) string { return string(op.Output.(breakerOut).said) }))
 		checkLinear(t, breakerModel(), r.ops, func(part []porcupine.Operation, from, to int64) string {
-			return r.tap.between(BreakerCell(part[0].Input.(breakerIn).tool), from, to)
+			return r.tap.between(BreakerCell(part[0].Input.(breakerIn).of), from, to)
 		})
 		r.everybodyAgain()
 	})
@@ -49,7 +51,7 @@ func (r *breakerRun) nothing(op porcupine.Operation) bool {
 	in, out := op.Input.(breakerIn), op.Output.(breakerOut)
 	return out.said == saidDoubt && !slices.ContainsFunc(r.tap.wrote, func(w written) bool {
 		near := w.end >= in.call && w.call <= out.end+int64(time.Second)
-		return w.key == BreakerCell(in.tool) && near && errors.Is(w.err, bus.ErrUncertain)
+		return w.key == BreakerCell(in.of) && near && errors.Is(w.err, bus.ErrUncertain)
 	})
 }
 
@@ -67,20 +69,20 @@ func (r *breakerRun) add(id int, in breakerIn, out breakerOut) {
 // lives to tell.
 func (r *breakerRun) client(id int, rnd *rand.Rand, round int) {
 	m := r.node(id)
-	tool := []string{"one", "two"}[rnd.IntN(2)]
+	of := linearCircuits[rnd.IntN(len(linearCircuits))]
 	who := fmt.Sprintf("c%d-%d %s", id, round, m.cfg.Boot)
 	class := []events.Class{events.ClassUnavailable, events.ClassUnavailable, events.ClassUnavailable, events.ClassOK, events.ClassCancelled}[rnd.IntN(5)]
 	fate := rnd.IntN(10)
-	said := r.ask(id, m, tool, who)
+	said := r.ask(id, m, of, who)
 	for said == saidDoubt && pause(m.ctx, 50*time.Millisecond) { // the same call, while the cell cannot be had
-		said = r.ask(id, m, tool, who)
+		said = r.ask(id, m, of, who)
 	}
 	switch said {
 	case saidPass:
 		if fate < 3 { // it ends when others have opened the breaker
 			pause(m.ctx, time.Duration(rnd.IntN(400))*time.Millisecond)
 		}
-		r.report(id, m, tool, who, class)
+		r.report(id, m, of, who, class)
 	case saidProbe:
 		if fate == 0 {
 			return // and its slot is free when its lease is over
@@ -88,18 +90,18 @@ func (r *breakerRun) client(id int, rnd *rand.Rand, round int) {
 		if fate == 1 {
 			pause(m.ctx, linearLease*5/4)
 		}
-		r.report(id, m, tool, who, class)
+		r.report(id, m, of, who, class)
 	}
 	pause(m.ctx, time.Duration(10+rnd.IntN(40))*time.Millisecond)
 }
 
 // ask is the last gate. What a node knows from its watch alone is older than the
 // cluster's cell by design, and not part of the history.
-func (r *breakerRun) ask(id int, m *machine, tool, who string) breakerSaid {
+func (r *breakerRun) ask(id int, m *machine, of lifecycle.Circuit, who string) breakerSaid {
 	ctx, stop := context.WithTimeout(m.ctx, time.Minute)
 	defer stop()
-	before, call := m.breaks.closed(tool), r.clock.now()
-	f, view := m.breaks.admit(ctx, tool, who)
+	before, call := m.breaks.closed(of), r.clock.now()
+	f, view := m.breaks.admit(ctx, of, who)
 	out := breakerOut{end: r.clock.now()}
 	switch {
 	case f.Ruling == lifecycle.Deny:
@@ -110,48 +112,52 @@ func (r *breakerRun) ask(id int, m *machine, tool, who string) breakerSaid {
 		out.said = saidProbe
 	default:
 		out.said = saidPass
-		if before || m.breaks.closed(tool) {
+		if before || m.breaks.closed(of) {
 			r.mu.Lock()
 			r.fast++
 			r.mu.Unlock()
 			return saidPass
 		}
 	}
-	r.add(id, breakerIn{tool: tool, who: who, call: call}, out)
+	r.add(id, breakerIn{of: of, who: who, call: call}, out)
 	return out.said
 }
 
-func (r *breakerRun) report(id int, m *machine, tool, who string, class events.Class) {
+func (r *breakerRun) report(id int, m *machine, of lifecycle.Circuit, who string, class events.Class) {
 	ctx, stop := context.WithTimeout(m.ctx, time.Minute)
 	defer stop()
 	call := r.clock.now()
-	_, kept := m.breaks.change(ctx, tool, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
+	_, kept := m.breaks.change(ctx, of, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
 		return v.Report(m.cfg.Breaker, now, who, class)
 	})
 	out := breakerOut{saidDoubt, r.clock.now()}
 	if kept {
 		out.said = saidDone
 	}
-	r.add(id, breakerIn{tool, who, class, call}, out)
+	r.add(id, breakerIn{of, who, class, call}, out)
 }
 
-// everybodyAgain has each tool work again: no slot is lost for good, and all nodes
+// everybodyAgain has each circuit close again: no slot is lost for good, and all nodes
 // hear of it.
 func (r *breakerRun) everybodyAgain() {
-	for _, tool := range []string{"one", "two"} {
+	for _, of := range linearCircuits {
 		m := r.node(0)
-		comes(r.t, "a probe of "+tool+", and its success", func() bool {
-			if _, view := m.breaks.admit(m.ctx, tool, "last"); view.Probe {
-				m.breaks.tell(tool, "last", events.ClassOK, true)
+		comes(r.t, "a probe of "+of.String()+", and its success", func() bool {
+			if _, view := m.breaks.admit(m.ctx, of, "last"); view.Probe {
+				m.breaks.tell(of, "last", events.ClassOK, true)
 			}
-			open, err := OpenTools(m.ctx, m.cfg.Bus.Cells(), lifecycle.BreakerConfig{Window: 1000 * time.Hour}, time.Now(), []string{tool})
-			return err == nil && !open[tool]
+			cell, err := m.cfg.Bus.Cells().Get(m.ctx, bus.BucketBreaker, BreakerCell(of))
+			var is lifecycle.Breaker
+			return errors.Is(err, bus.ErrNotFound) || err == nil && json.Unmarshal(cell.Value, &is) == nil && is.OpenedAt.IsZero()
 		})
 		for i := range fleetNodes {
-			comes(r.t, fmt.Sprintf("node %d to hear that %s works again", i, tool), func() bool { return r.node(i).breaks.closed(tool) })
+			comes(r.t, fmt.Sprintf("node %d to hear that %s works again", i, of), func() bool { return r.node(i).breaks.closed(of) })
 		}
 	}
 }
+
+// linearCircuits are a tool's own, and two of the endpoints of another one.
+var linearCircuits = []lifecycle.Circuit{own("one"), {Tool: "two", Of: "https://a.example"}, {Tool: "two", Of: "http://a.example:8080"}}
 
 // Fifty calls come to three nodes at the same instant, right after the window, while
 // the leader steps down: one of them is the probe. However it ends, the next fifty
@@ -163,13 +169,13 @@ func TestLinearOneProbe(t *testing.T) {
 			c.Breaker = lifecycle.BreakerConfig{Failures: linearFailures, Window: linearWindow, Lease: time.Hour}
 		}, testTool("one", events.Readonly, echo))
 		for range linearFailures {
-			f.node(0).breaks.tell("one", "x", events.ClassUnavailable, true)
+			f.node(0).breaks.tell(own("one"), "x", events.ClassUnavailable, true)
 		}
 		for i, end := range []events.Class{events.ClassCancelled, events.ClassUnavailable, events.ClassInvalid, events.ClassConflict, events.ClassOK} {
 			for n := range fleetNodes {
 				comes(t, "the end of the window", func() bool {
 					b := f.node(n).breaks
-					return b.get("one").State(f.node(n).cfg.Breaker, f.node(n).cfg.Steady()) == lifecycle.BreakerHalfOpen
+					return b.get(own("one")).State(f.node(n).cfg.Breaker, f.node(n).cfg.Steady()) == lifecycle.BreakerHalfOpen
 				})
 			}
 			var disturbed sync.WaitGroup
@@ -183,16 +189,16 @@ func TestLinearOneProbe(t *testing.T) {
 			}
 			for n := range fleetNodes { // the word of a call that is not the probe frees and closes nothing
 				b := f.node(n).breaks
-				b.tell("one", "late", events.ClassOK, true)
-				if verdict, _ := b.admit(t.Context(), "one", "another"); verdict.Ruling == lifecycle.Pass {
+				b.tell(own("one"), "late", events.ClassOK, true)
+				if verdict, _ := b.admit(t.Context(), own("one"), "another"); verdict.Ruling == lifecycle.Pass {
 					t.Errorf("round %d: a call is let through beside the probe", i)
 				}
 			}
-			f.node(node).breaks.tell("one", probe, end, true)
+			f.node(node).breaks.tell(own("one"), probe, end, true)
 		}
 		p.heal()
 		for n := range fleetNodes {
-			comes(t, "a closed breaker everywhere", func() bool { return f.node(n).breaks.closed("one") })
+			comes(t, "a closed breaker everywhere", func() bool { return f.node(n).breaks.closed(own("one")) })
 		}
 	})
 }
@@ -210,9 +216,9 @@ func fifty(t *testing.T, f *fleet, round int) (probe string, node int) {
 			<-fire
 			ctx, stop := context.WithTimeout(m.ctx, 2*time.Minute)
 			defer stop()
-			verdict, view := m.breaks.admit(ctx, "one", who)
+			verdict, view := m.breaks.admit(ctx, own("one"), who)
 			for verdict.Ruling == lifecycle.Wait && pause(ctx, 20*time.Millisecond) { // the cell could not be had
-				verdict, view = m.breaks.admit(ctx, "one", who)
+				verdict, view = m.breaks.admit(ctx, own("one"), who)
 			}
 			switch {
 			case view.Probe:

@@ -30,7 +30,7 @@ const maxTold = 4096
 func newPublisher(n *Node) *publisher { return &publisher{n: n, news: make(chan struct{}, 1)} }
 
 func (p *publisher) tell(s bus.Stored, tools map[int]string, durable bool) {
-	if !bus.Wanted(p.n.cfg.Bus, s, tools) {
+	if !p.n.cfg.Bus.Wanted(s, tools) {
 		return
 	}
 	p.mu.Lock()

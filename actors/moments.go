@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,20 +17,20 @@ import (
 // holding is what a call has taken and must give back.
 type holding struct {
 	call  events.CallKey
-	locks []events.Lock  // slots of limits, too
-	spent []events.Limit // of whose rates it has a token
-	probe string         // tool whose breaker's probe the call is, "" if none
+	locks []events.Lock      // slots of limits, too
+	spent []events.Limit     // of whose rates it has a token
+	probe *lifecycle.Circuit // whose probe the call is; nil if none
 	boot  string
 }
 
-func (h holding) any() bool { return len(h.locks) > 0 || len(h.spent) > 0 || h.probe != "" }
+func (h holding) any() bool { return len(h.locks) > 0 || len(h.spent) > 0 || h.probe != nil }
 
 // heldBy is what was taken for a start.
 func heldBy(call events.CallKey, boot, tool string, b lifecycle.Begin) holding {
 	h := holdingOf(call, boot, b.Limits)
 	h.locks = append(h.locks, b.Locks...)
 	if b.Breaker.Probe {
-		h.probe = tool
+		h.probe = &lifecycle.Circuit{Tool: tool, Of: b.Breaker.Circuit}
 	}
 	return h
 }
@@ -46,8 +47,8 @@ func (n *Node) giveBack(h holding, running bool) {
 	for _, l := range h.spent {
 		n.rates.giveBack(l.Rule, l.Principal)
 	}
-	if h.probe != "" {
-		n.breaks.spare(h.probe, holder(h.call, h.boot))
+	if h.probe != nil {
+		n.breaks.spare(*h.probe, holder(h.call, h.boot))
 	}
 }
 
@@ -69,7 +70,7 @@ func (n *Node) quick(e lifecycle.Effect, o owe, key events.CallKey) (cmd lifecyc
 		return j, !known || !visible(tool) || !asksPerson(j.Findings, j.Verdict)
 	}
 	call := o.turn.Calls[key.Offset]
-	if !known || n.looks(o.turn, call, tool) {
+	if !known || n.looks(o.turn, o.asked, call, tool) {
 		return nil, false
 	}
 	b := n.beginning(o, call, tool)
@@ -77,7 +78,7 @@ func (n *Node) quick(e lifecycle.Effect, o owe, key events.CallKey) (cmd lifecyc
 		return nil, false
 	}
 	b.Findings = append(b.Findings, lifecycle.Finding{Gate: lifecycle.GateLimit}, lifecycle.Finding{Gate: lifecycle.GateLock}, lifecycle.Finding{Gate: lifecycle.GateAdmit})
-	b.Breaker = events.BreakerView{State: string(lifecycle.BreakerClosed)}
+	b.Breaker = events.BreakerView{State: string(lifecycle.BreakerClosed), Circuit: n.gates.circuitOf(tool, o.asked).Of}
 	return n.cutShort(b), true
 }
 
@@ -87,10 +88,10 @@ func visible(t tools.Tool) bool { return t.Operands != nil || t.Preview != nil }
 
 // looks says whether the gates of a call's start look at or take something outside
 // this process.
-func (n *Node) looks(t lifecycle.Turn, call *lifecycle.Call, tool tools.Tool) bool {
+func (n *Node) looks(t lifecycle.Turn, asked *Asked, call *lifecycle.Call, tool tools.Tool) bool {
 	files, _ := lifecycle.Bound(t, call)
 	return len(files.Operands)+len(files.Base) > 0 || len(call.Verdict.Resources) > 0 || len(tool.Writes) > 0 || tool.Operands != nil ||
-		!n.breaks.closed(call.Tool) || len(n.limitsOf(t, call)) > 0
+		!n.breaks.closed(n.gates.circuitOf(tool, asked)) || len(n.limitsOf(t, call)) > 0
 }
 
 // judged is the verdict of the plan gates, given what dedupe found.
@@ -104,8 +105,9 @@ func (n *Node) judged(o owe, dedupe lifecycle.Finding) lifecycle.Judge {
 	if len(more) < len(lifecycle.PlanGates)-2 || more[len(more)-1].Ruling == lifecycle.Deny {
 		return cmd
 	}
-	cmd.Findings = append(cmd.Findings, n.breaks.peek(o.asked.Tool))
-	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known {
+	tool, known := n.cfg.Registry.Lookup(o.asked.Tool)
+	cmd.Findings = append(cmd.Findings, n.breaks.peek(n.gates.circuitOf(tool, o.asked)))
+	if known {
 		cmd.Asks = n.gates.asks(tool, o.asked)
 		cmd.Findings = askable(cmd.Findings, cmd.Verdict, cmd.Asks)
 	}
@@ -225,7 +227,7 @@ func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.
 	}
 	b.Findings = append(b.Findings, lock)
 	if lock.Ruling == lifecycle.Pass {
-		admit, view := n.breaks.admit(ctx, call.Tool, holder(key, n.cfg.Boot))
+		admit, view := n.breaks.admit(ctx, n.gates.circuitOf(tool, o.asked), holder(key, n.cfg.Boot))
 		b.Findings, b.Breaker = append(b.Findings, admit), view
 		if admit.Ruling == lifecycle.Wait {
 			n.giveBack(heldBy(key, n.cfg.Boot, call.Tool, b), false)
@@ -310,7 +312,7 @@ func (n *Node) unchanged(ctx context.Context, workspace string, files []events.S
 		case now.Digest != was.Digest || now.Size != was.Size:
 			return &tools.Error{
 				Code: events.Conflict, Class: events.ClassConflict,
-				Message: was.Path + " has changed since it was last seen (it is " + now.Digest + " now): read it again before you go on",
+				Message: was.Path + " has changed since it was last seen (it is " + cmp.Or(now.Digest, "gone") + " now): read it again before you go on",
 			}
 		}
 	}

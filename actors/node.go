@@ -83,7 +83,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg.withDefaults(), turns: make(map[events.TurnKey]*seat), failed: make(chan error, 1), backstop: keyBackstop}
 	n.log = n.cfg.Log.With("boot", cfg.Boot)
-	n.gates = Gates{Registry: cfg.Registry, Authorizer: cfg.Authorizer, Allow: cfg.Allow, Network: cfg.Network, Now: n.cfg.Now, log: n.log}
+	n.gates = Gates{Registry: cfg.Registry, Authorizer: cfg.Authorizer, Allow: cfg.Allow, Network: cfg.Network, Workspace: cfg.Workspace, Now: n.cfg.Now, log: n.log}
 	n.room = make(chan struct{}, n.cfg.Room)
 	for range n.cfg.Room {
 		n.room <- struct{}{}
@@ -290,7 +290,17 @@ func (n *Node) barrierFailed(ctx context.Context, err error) {
 
 // Watch yields the turn's end once this node has brought it about. Call the
 // returned function to stop watching.
-func (n *Node) Watch(key events.TurnKey) (<-chan Finished, func()) { return n.hub.watch(key) }
+func (n *Node) Watch(key events.TurnKey) (<-chan Finished, func()) {
+	ended := make(chan Finished, 1)
+	return ended, n.OnEnd(key, func(f Finished) { ended <- f }) // room for one, and told once
+}
+
+// OnEnd calls ended with the turn's end once this node has brought it about, at most once,
+// on a goroutine of the node's: it must not block. Call the returned function to stop
+// watching; ended is not called after it.
+func (n *Node) OnEnd(key events.TurnKey, ended func(Finished)) (cancel func()) {
+	return n.hub.watch(key, ended)
+}
 
 // Gates are the node's gates that need no I/O.
 func (n *Node) Gates() Gates { return n.gates }

@@ -141,10 +141,10 @@ func TestAToolThatIsSwitchedOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Cells().Put(t.Context(), bus.BucketBreaker, BreakerCell("echo"), off, 0, 0); err != nil {
+	if _, err := b.Cells().Put(t.Context(), bus.BucketBreaker, BreakerCell(own("echo")), off, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	for ctx := t.Context(); n.breaks.closed("echo"); { // until its watch has seen it
+	for ctx := t.Context(); n.breaks.closed(own("echo")); { // until its watch has seen it
 		if !pause(ctx, time.Millisecond) {
 			t.Fatal("it never hears of it")
 		}

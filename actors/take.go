@@ -133,7 +133,7 @@ func (n *Node) history(d bus.Delivery) ([]bus.Stored, error) {
 	it := d.Item()
 	if len(it.Commit) > 0 && it.Seq > 0 && d.Deliveries() == 1 && it.Generation == n.cfg.Bus.Generation() {
 		if c, err := events.Decode(it.Commit); err == nil && c.Turn == it.Turn {
-			return []bus.Stored{{Generation: n.cfg.Bus.Generation(), Seq: it.Seq, Commit: c}}, nil
+			return []bus.Stored{{Generation: n.cfg.Bus.Generation(), Seq: it.Seq, Size: len(it.Commit), Commit: c}}, nil
 		}
 	}
 	ctx, stop := n.timeout(n.pull, 10*time.Second)

@@ -352,7 +352,7 @@ func TestABreakersProbe(t *testing.T) {
 		wantLasts(t, ended(t, b, submit(t, b, events.TurnSubmitted{Calls: calls("svc")})), "failed")
 	}
 	eventually(t, "the end of the window", func() bool {
-		return dead.breaks.get("svc").State(dead.cfg.Breaker, time.Now()) == lifecycle.BreakerHalfOpen
+		return dead.breaks.get(own("svc")).State(dead.cfg.Breaker, time.Now()) == lifecycle.BreakerHalfOpen
 	})
 	hang.Store(true)
 	probe := func() events.TurnKey {
@@ -373,7 +373,7 @@ func TestABreakersProbe(t *testing.T) {
 	wantOneOf(t, ended(t, b, key), "completed", "failed") // readonly: started again, or the breaker still waits for the dead probe
 	eventually(t, "a closed breaker", func() bool {
 		ended(t, b, submit(t, b, events.TurnSubmitted{Calls: calls("svc")}))
-		return n.breaks.closed("svc")
+		return n.breaks.closed(own("svc"))
 	})
 }
 
@@ -398,7 +398,7 @@ func TestNobodyProbesOnAGuess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Cells().Put(t.Context(), bus.BucketBreaker, BreakerCell("svc"), half, 0, 0); err != nil {
+	if _, err := b.Cells().Put(t.Context(), bus.BucketBreaker, BreakerCell(own("svc")), half, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	var broken atomic.Bool
@@ -410,7 +410,7 @@ func TestNobodyProbesOnAGuess(t *testing.T) {
 		return true, nil
 	}})
 	n := testNode(t, l.View("a"), nil, counting("svc", events.Readonly, &ran, nil))
-	eventually(t, "a view of the cell", func() bool { return !n.breaks.closed("svc") })
+	eventually(t, "a view of the cell", func() bool { return !n.breaks.closed(own("svc")) })
 	key := submit(t, b, events.TurnSubmitted{Calls: calls("svc")})
 	until(t, b, key, "a verdict", func(turn lifecycle.Turn) bool {
 		return len(turn.Calls) > 0 && turn.Calls[0].Phase == lifecycle.PhaseAuthorized
@@ -425,7 +425,7 @@ func TestNobodyProbesOnAGuess(t *testing.T) {
 	if !turn.Calls[0].Started.Breaker.Probe {
 		t.Errorf("it was no probe: %+v", turn.Calls[0].Started.Breaker)
 	}
-	eventually(t, "a closed breaker", func() bool { return n.breaks.closed("svc") })
+	eventually(t, "a closed breaker", func() bool { return n.breaks.closed(own("svc")) })
 }
 
 // TestAProbesEndDoesNotSwallowItsReport: the end of a probe gives back what the call
@@ -438,14 +438,14 @@ func TestAProbesEndDoesNotSwallowItsReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := l.View("door")
-	if _, err := b.Cells().Put(t.Context(), bus.BucketBreaker, BreakerCell("svc"), half, 0, 0); err != nil {
+	if _, err := b.Cells().Put(t.Context(), bus.BucketBreaker, BreakerCell(own("svc")), half, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	n := testNode(t, l.View("a"), nil, counting("svc", events.Readonly, new(atomic.Int64), nil))
-	eventually(t, "a view of the cell", func() bool { return !n.breaks.closed("svc") })
+	eventually(t, "a view of the cell", func() bool { return !n.breaks.closed(own("svc")) })
 	call := events.CallKey{Trace: "t", Turn: "u"}
 	who := holder(call, "a")
-	f, view := n.breaks.admit(t.Context(), "svc", who)
+	f, view := n.breaks.admit(t.Context(), own("svc"), who)
 	if !view.Probe {
 		t.Fatalf("it is no probe: %+v", f)
 	}
@@ -462,7 +462,7 @@ func TestAProbesEndDoesNotSwallowItsReport(t *testing.T) {
 	n.breaks.report(ended, who, events.ClassOK)
 	<-held
 	n.unheld(call, ended, "")
-	eventually(t, "a closed breaker", func() bool { return n.breaks.closed("svc") })
+	eventually(t, "a closed breaker", func() bool { return n.breaks.closed(own("svc")) })
 }
 
 // TestALateAnswerIsEvidence: a deaf tool is given up, and answers in the end.

@@ -218,7 +218,7 @@ func TestBreakerOpensAndProbesOnce(t *testing.T) {
 	for range 3 {
 		wantLasts(t, ended(t, b, submit(t, b, events.TurnSubmitted{Calls: calls("svc")})), "failed")
 	}
-	eventually(t, "the breaker to open", func() bool { return !n.breaks.closed("svc") })
+	eventually(t, "the breaker to open", func() bool { return !n.breaks.closed(own("svc")) })
 	turn := ended(t, b, submit(t, b, events.TurnSubmitted{Calls: calls("svc")}))
 	if d, ok := turn.Calls[0].Terminal.(*events.Denied); !ok || d.Code != events.CircuitOpen || ran.Load() != 3 {
 		t.Errorf("%+v after %d runs", turn.Calls[0].Terminal, ran.Load())
@@ -228,9 +228,9 @@ func TestBreakerOpensAndProbesOnce(t *testing.T) {
 		t.Errorf("open tools %v, %v", open, err)
 	}
 	down.Store(false)
-	eventually(t, "the window's end", func() bool { return n.breaks.get("svc").Peek(n.cfg.Breaker, time.Now()) })
+	eventually(t, "the window's end", func() bool { return n.breaks.get(own("svc")).Peek(n.cfg.Breaker, time.Now()) })
 	wantLasts(t, ended(t, b, submit(t, b, events.TurnSubmitted{Calls: calls("svc")})), "completed")
-	eventually(t, "the breaker to close", func() bool { return n.breaks.closed("svc") })
+	eventually(t, "the breaker to close", func() bool { return n.breaks.closed(own("svc")) })
 }
 
 func TestTakeOverOfADeadNode(t *testing.T) {

@@ -146,7 +146,7 @@ func (u *undoer) append(ctx context.Context, x *undoing, cmd lifecycle.Command, 
 	}
 	named := map[int]string{x.call.Offset: x.past.Call(x.call.Offset).Tool}
 	u.Seen.Committed(s, named)
-	if bus.Wanted(u.Bus, s, named) {
+	if u.Bus.Wanted(s, named) {
 		if err := u.Bus.Publish(ctx, s, named); err != nil {
 			u.Log.Warn("live events not sent", "turn", x.past.Key.String(), "err", err)
 		}

@@ -29,6 +29,7 @@ type Denied struct {
 	Policy   string     `json:"policy,omitempty"`          // version
 	Judged   time.Time  `json:"judged,omitempty,omitzero"` // as in Verdict
 	By       *Principal `json:"by,omitempty"`              // a person, where one said no
+	Circuit  string     `json:"circuit,omitempty"`         // that was open, of one of its tool's endpoints; "": the tool's own, or none
 }
 
 // ApprovalRequested asks a person. The call waits, and may be parked.

@@ -6,6 +6,7 @@ package events
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -117,11 +118,11 @@ func ParsePosition(s string) (Position, error) {
 	}
 	g, err := strconv.ParseUint(parts[0], 10, 32)
 	if err != nil {
-		return Position{}, fmt.Errorf("position %q: generation: %w", clip(s), err)
+		return Position{}, fmt.Errorf("position %q: generation must be a number from 0 to %d", clip(s), uint32(math.MaxUint32))
 	}
 	q, err := strconv.ParseUint(parts[1], 10, 64)
 	if err != nil {
-		return Position{}, fmt.Errorf("position %q: sequence: %w", clip(s), err)
+		return Position{}, fmt.Errorf("position %q: sequence must be a number from 0 to %d", clip(s), uint64(math.MaxUint64))
 	}
 	p := Position{Generation: uint32(g), Seq: q}
 	if len(parts) == 3 {

@@ -59,6 +59,10 @@ type TraceContext struct {
 // FlagSampled is the bit of TraceContext.Flags that says that the trace is recorded.
 const FlagSampled = 1
 
+// flagsKnown are the flags that have a meaning, which are passed on: sampled, and that the
+// trace's id is random. The W3C asks for zeros elsewhere.
+const flagsKnown = 3
+
 // Sampled says whether whoever began the trace records it.
 func (c TraceContext) Sampled() bool { return c.Flags&FlagSampled != 0 }
 
@@ -94,7 +98,7 @@ func ParseTraceparent(s string) (c TraceContext, ok bool) {
 	if c.Trace == (TraceID{}) || c.Span == (SpanID{}) {
 		return TraceContext{}, false
 	}
-	c.Flags = flags[0]
+	c.Flags = flags[0] & flagsKnown
 	return c, true
 }
 

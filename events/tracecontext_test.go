@@ -23,6 +23,8 @@ func TestParseTraceparent(t *testing.T) {
 		"ff" + parent[2:]:           "",
 		"0g" + parent[2:]:           "",
 		parent[:53] + "00":          parent[:53] + "00",
+		parent[:53] + "ff":          parent[:53] + "03",
+		parent[:53] + "fe":          parent[:53] + "02",
 		"":                          "",
 		strings.Repeat("-", 55):     "",
 		strings.Repeat("0", 55):     "",

@@ -207,11 +207,12 @@ type Expectation struct {
 	Mtime  time.Time `json:"mtime,omitempty,omitzero"`
 }
 
-// BreakerView is what a call saw of its tool's breaker when it started.
+// BreakerView is what a call saw of its circuit's breaker when it started.
 type BreakerView struct {
 	State    string `json:"state,omitempty"` // closed, half_open; "" means no breaker
 	Revision uint64 `json:"revision,omitempty"`
-	Probe    bool   `json:"probe,omitempty"` // this call is the probe
+	Probe    bool   `json:"probe,omitempty"`   // this call is the probe
+	Circuit  string `json:"circuit,omitempty"` // of its tool's endpoints, whose breaker it is; "": the tool's own
 }
 
 // Error is why a result is not a success.

@@ -10,7 +10,9 @@ import (
 // Visible is s with everything escaped that a terminal or a browser would not
 // show as itself: control characters, line breaks and tabs too, characters that
 // change the direction of writing, that are invisible, that are drawn over their
-// neighbours, or that look like an ordinary space or like ASCII of another width.
+// neighbours, or that look like an ordinary space or like ASCII of another width,
+// and marks that stand behind no letter, or behind so many others that they would
+// be drawn over the lines above and below.
 // They become \u and four or \U and eight hexadecimal digits, bytes that are no
 // UTF-8 \x and two. Backslashes before u, U, x or an escape are doubled, so that no
 // text can look like an escape, and different texts never look alike. It is pure.
@@ -19,17 +21,22 @@ func Visible(s string) string {
 		return s
 	}
 	var b strings.Builder
-	slashes := 0 // the run of backslashes just before
+	slashes, room := 0, 0 // the run of backslashes just before; marks that may follow
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])
 		wrong := r == utf8.RuneError && n == 1
+		stray := false
+		room, stray = marked(r, room)
 		if r == '\\' {
 			slashes++
 			b.WriteByte('\\')
 			i += n
 			continue
 		}
-		hidden := wrong || !visible(r)
+		hidden := wrong || stray || !visible(r)
+		if hidden {
+			room = 0 // what stands behind an escape would be drawn over it
+		}
 		if hidden || r == 'u' || r == 'U' || r == 'x' {
 			b.WriteString(strings.Repeat(`\`, slashes))
 		}
@@ -50,12 +57,28 @@ func Visible(s string) string {
 }
 
 func shownAsIs(s string) bool {
+	room, stray := 0, false
 	for _, r := range s {
-		if r == '\\' || r == utf8.RuneError || !visible(r) {
+		if room, stray = marked(r, room); stray || r == '\\' || r == utf8.RuneError || !visible(r) {
 			return false
 		}
 	}
 	return true
+}
+
+// maxMarks is how many marks may stand behind one letter: more than any writing needs.
+const maxMarks = 4
+
+// marked is how many marks may stand behind r, where room is how many might have stood in
+// its place, and whether r is a mark too many.
+func marked(r rune, room int) (left int, stray bool) {
+	switch {
+	case r >= utf8.RuneSelf && unicode.Is(unicode.M, r):
+		return max(room-1, 0), room == 0
+	case unicode.IsLetter(r) || unicode.IsNumber(r):
+		return maxMarks, false
+	}
+	return 0, false
 }
 
 // visible says whether a reader sees r, and nothing else because of it.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,12 +14,15 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
+	"github.com/sluice-run/sluice/policy/secrets"
 )
 
-// Circuit is one tool's circuit breaker as the cluster has it. Its JSON form is
-// what GET /v1/breakers and sluice-node breaker --json give.
+// Circuit is a circuit breaker as the cluster has it: a tool's, or that of one of the
+// endpoints which a tool reaches. Its JSON form is what GET /v1/breakers and sluice-node
+// breaker --json give.
 type Circuit struct {
 	Tool     string                 `json:"tool"`
+	Circuit  string                 `json:"circuit,omitempty"` // the endpoint, as its tool names it; "": the tool as a whole
 	State    lifecycle.BreakerState `json:"state"`
 	Failures int                    `json:"failures"`             // consecutive ones, of availability
 	OpenedAt time.Time              `json:"opened_at,omitzero"`   // zero: it is closed
@@ -30,9 +34,9 @@ type Circuit struct {
 	ProbeEnd time.Time              `json:"probe_until,omitzero"` // its lease
 }
 
-func circuitOf(tool string, b lifecycle.Breaker, c lifecycle.BreakerConfig, now time.Time) Circuit {
+func circuitOf(of lifecycle.Circuit, b lifecycle.Breaker, c lifecycle.BreakerConfig, now time.Time) Circuit {
 	out := Circuit{
-		Tool: tool, State: b.State(c, now), Failures: b.Failures, OpenedAt: b.OpenedAt, Until: b.Ends(c), By: b.By, Reason: b.Reason,
+		Tool: of.Tool, Circuit: of.Of, State: b.State(c, now), Failures: b.Failures, OpenedAt: b.OpenedAt, Until: b.Ends(c), By: b.By, Reason: b.Reason,
 	}
 	if b.Probe != "" && now.Before(b.ProbeEnd) {
 		out.Probe, out.Boot, _ = strings.Cut(b.Probe, " ")
@@ -41,17 +45,18 @@ func circuitOf(tool string, b lifecycle.Breaker, c lifecycle.BreakerConfig, now 
 	return out
 }
 
-// Circuits are all circuits that the cluster has a cell of, sorted by tool: those
-// that are not closed, and those that have been open or have failures. c are the
-// nodes' numbers; what is shown of an open one depends on them.
+// Circuits are all circuits that are not closed, or have failures, sorted by tool and
+// endpoint. c are the nodes' numbers; what is shown of an open one depends on them.
 func (d *Desk) Circuits(ctx context.Context, c lifecycle.BreakerConfig) ([]Circuit, error) {
 	out, now := []Circuit{}, d.now()
 	err := bus.Each(ctx, d.bus.Cells(), bus.BucketBreaker, func(cell bus.Cell) {
-		if tool, err := bus.ParseToken(cell.Key); err == nil {
-			out = append(out, circuitOf(tool, breakerOf(cell), c, now))
+		if tool, of, err := bus.ParseCircuitCell(cell.Key); err == nil && breakerOf(cell) != (lifecycle.Breaker{}) {
+			out = append(out, circuitOf(lifecycle.Circuit{Tool: tool, Of: of}, breakerOf(cell), c, now))
 		}
 	})
-	slices.SortFunc(out, func(a, b Circuit) int { return strings.Compare(a.Tool, b.Tool) })
+	slices.SortFunc(out, func(a, b Circuit) int {
+		return cmp.Or(strings.Compare(a.Tool, b.Tool), strings.Compare(a.Circuit, b.Circuit))
+	})
 	return out, err
 }
 
@@ -65,32 +70,72 @@ func breakerOf(c bus.Cell) lifecycle.Breaker {
 	return b
 }
 
-// Circuit is one tool's circuit. A tool that never failed has a closed one.
-func (d *Desk) Circuit(ctx context.Context, c lifecycle.BreakerConfig, tool string) (Circuit, error) {
-	if err := checkTool(tool); err != nil {
+// Circuit is one circuit. What never failed has a closed one.
+func (d *Desk) Circuit(ctx context.Context, c lifecycle.BreakerConfig, of lifecycle.Circuit) (Circuit, error) {
+	if err := checkCircuit(of); err != nil {
 		return Circuit{}, err
 	}
-	cell, err := d.bus.Cells().Get(ctx, bus.BucketBreaker, bus.Token(tool))
+	cell, err := d.bus.Cells().Get(ctx, bus.BucketBreaker, bus.CircuitCell(of.Tool, of.Of))
 	if err != nil && !errors.Is(err, bus.ErrNotFound) {
 		return Circuit{}, err
 	}
-	return circuitOf(tool, breakerOf(cell), c, d.now()), nil
+	return circuitOf(of, breakerOf(cell), c, d.now()), nil
 }
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
 
-func checkTool(name string) error {
-	if !toolName.MatchString(name) {
-		return BadRequest(fmt.Sprintf("tool %.80q", name), "name a tool as the tool list does")
+func checkCircuit(c lifecycle.Circuit) error {
+	switch {
+	case !toolName.MatchString(c.Tool):
+		return BadRequest(fmt.Sprintf("tool %.80q", c.Tool), "name a tool as the tool list does")
+	case c.Of != "" && !bus.ValidCircuit(c.Of):
+		return BadRequest(fmt.Sprintf("circuit %.160q", c.Of), "name it as the list of circuits does, or leave it out for the tool as a whole")
 	}
 	return nil
 }
 
-// ResetCircuit closes a tool's circuit, whatever it is, and forgets its failures.
-// It returns what it was before; a closed one without failures stays untouched.
-// Every node hears of it at once, and it is durable.
-func (d *Desk) ResetCircuit(ctx context.Context, c lifecycle.BreakerConfig, tool string) (was Circuit, err error) {
-	return d.turnCircuit(ctx, c, tool, func(lifecycle.Breaker, time.Time) lifecycle.Breaker { return lifecycle.Breaker{} })
+// ResetCircuit closes a circuit, whatever it is, and forgets its failures. With the one
+// of a tool as a whole it closes those of the tool's endpoints. It returns what was not
+// closed, or had failures, before; the rest stays untouched. Every node hears of it at
+// once, and it is durable.
+func (d *Desk) ResetCircuit(ctx context.Context, c lifecycle.BreakerConfig, of lifecycle.Circuit, by events.Principal) (Switched, error) {
+	closed := func(lifecycle.Breaker, time.Time) lifecycle.Breaker { return lifecycle.Breaker{} }
+	was, err := d.turnCircuit(ctx, c, of, closed)
+	out := Switched{Tool: of.Tool, Circuit: of.Of, Status: "closed", By: person(by), Was: was}
+	if err != nil || of.Of != "" {
+		return out.already(), err
+	}
+	var more []lifecycle.Circuit
+	err = bus.EachBelow(ctx, d.bus.Cells(), bus.BucketBreaker, bus.CircuitCell(of.Tool, "")+".", func(cell bus.Cell) {
+		if tool, endpoint, err := bus.ParseCircuitCell(cell.Key); err == nil && breakerOf(cell) != (lifecycle.Breaker{}) {
+			more = append(more, lifecycle.Circuit{Tool: tool, Of: endpoint})
+		}
+	})
+	for _, one := range more {
+		if err == nil {
+			_, err = d.turnCircuit(ctx, c, one, closed)
+			out.Endpoints++
+		}
+	}
+	return out.already(), err
+}
+
+// Switched answers what was done to a circuit.
+type Switched struct {
+	Tool      string           `json:"tool"`
+	Circuit   string           `json:"circuit,omitempty"`   // as in Circuit
+	Status    string           `json:"status"`              // closed, already_closed or open
+	Endpoints int              `json:"endpoints,omitempty"` // how many circuits of the tool's endpoints were closed with it
+	By        events.Principal `json:"by"`                  // who has done it
+	Was       Circuit          `json:"was"`
+}
+
+// already is the answer with its status for a reset that found nothing to do.
+func (s Switched) already() Switched {
+	if s.Was.OpenedAt.IsZero() && s.Was.Failures == 0 && s.Endpoints == 0 {
+		s.Status = "already_closed"
+	}
+	return s
 }
 
 // Bounds of how long a person may switch a tool off.
@@ -100,27 +145,28 @@ const (
 )
 
 // OpenCircuit switches a tool off for a time, from MinOff to MaxOff, in the whole
-// cluster: its calls are denied as those of any open circuit. It returns what the
-// circuit was before.
-func (d *Desk) OpenCircuit(ctx context.Context, c lifecycle.BreakerConfig, tool string, off time.Duration, by events.Principal, reason string) (was Circuit, err error) {
+// cluster, or one of its endpoints: its calls are denied as those of any open circuit.
+// The reason is told to models, and stored without what looks like a secret.
+func (d *Desk) OpenCircuit(ctx context.Context, c lifecycle.BreakerConfig, of lifecycle.Circuit, off time.Duration, by events.Principal, reason string) (Switched, error) {
 	by = person(by)
 	switch {
 	case off < MinOff || off > MaxOff:
-		return Circuit{}, BadRequest(fmt.Sprintf("off for %v", off), fmt.Sprintf("say a time from %v to %v", MinOff, MaxOff))
+		return Switched{}, BadRequest(fmt.Sprintf("off for %v", off), fmt.Sprintf("say a time from %v to %v", MinOff, MaxOff))
 	case len(reason) > lifecycle.MaxWords || len(by.ID) > lifecycle.MaxActor:
-		return Circuit{}, fmt.Errorf("%w: a reason of %d bytes, at most %d", lifecycle.ErrWords, len(reason), lifecycle.MaxWords)
+		return Switched{}, fmt.Errorf("%w: a reason of %d bytes, at most %d", lifecycle.ErrWords, len(reason), lifecycle.MaxWords)
 	}
-	return d.turnCircuit(ctx, c, tool, func(b lifecycle.Breaker, now time.Time) lifecycle.Breaker {
-		return b.Hold(now, now.Add(off), by.ID, wholeText(reason))
+	was, err := d.turnCircuit(ctx, c, of, func(b lifecycle.Breaker, now time.Time) lifecycle.Breaker {
+		return b.Hold(now, now.Add(off), by.ID, secrets.Redact(wholeText(reason)))
 	})
+	return Switched{Tool: of.Tool, Circuit: of.Of, Status: "open", By: by, Was: was}, err
 }
 
-// turnCircuit changes a tool's cell by compare-and-swap.
-func (d *Desk) turnCircuit(ctx context.Context, c lifecycle.BreakerConfig, tool string, how func(lifecycle.Breaker, time.Time) lifecycle.Breaker) (Circuit, error) {
-	if err := checkTool(tool); err != nil {
+// turnCircuit changes a circuit's cell by compare-and-swap.
+func (d *Desk) turnCircuit(ctx context.Context, c lifecycle.BreakerConfig, of lifecycle.Circuit, how func(lifecycle.Breaker, time.Time) lifecycle.Breaker) (Circuit, error) {
+	if err := checkCircuit(of); err != nil {
 		return Circuit{}, err
 	}
-	cells, key := d.bus.Cells(), bus.Token(tool)
+	cells, key := d.bus.Cells(), bus.CircuitCell(of.Tool, of.Of)
 	for range maxTries {
 		cell, err := cells.Get(ctx, bus.BucketBreaker, key)
 		if err != nil && !errors.Is(err, bus.ErrNotFound) {
@@ -128,7 +174,7 @@ func (d *Desk) turnCircuit(ctx context.Context, c lifecycle.BreakerConfig, tool 
 		}
 		now := d.now().UTC().Truncate(time.Microsecond)
 		is := breakerOf(cell)
-		was, next := circuitOf(tool, is, c, now), how(is, now)
+		was, next := circuitOf(of, is, c, now), how(is, now)
 		if next == is {
 			return was, nil
 		}
@@ -136,7 +182,7 @@ func (d *Desk) turnCircuit(ctx context.Context, c lifecycle.BreakerConfig, tool 
 		if err != nil {
 			return was, err
 		}
-		_, err = cells.Put(ctx, bus.BucketBreaker, key, value, cell.Revision, 0)
+		_, err = cells.Put(ctx, bus.BucketBreaker, key, value, cell.Revision, of.Keeps(next, c, now))
 		if errors.Is(err, bus.ErrConflict) {
 			continue
 		}
@@ -145,5 +191,5 @@ func (d *Desk) turnCircuit(ctx context.Context, c lifecycle.BreakerConfig, tool 
 		}
 		return was, err
 	}
-	return Circuit{}, fmt.Errorf("circuit of %s: %w: it moved on %d times: try again", tool, bus.ErrConflict, maxTries)
+	return Circuit{}, fmt.Errorf("circuit of %s: %w: it moved on %d times: try again", of, bus.ErrConflict, maxTries)
 }

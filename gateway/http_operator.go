@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // getNodes is GET /v1/nodes: who is there, and who has what.
@@ -42,30 +45,28 @@ func (a *API) getBreakers(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// circuitAsked is the circuit that a request names: its tool's, or, with the parameter
+// circuit, that of one of the tool's endpoints.
+func circuitAsked(r *http.Request) (lifecycle.Circuit, error) {
+	of := r.URL.Query()["circuit"]
+	if len(of) > 1 || len(of) == 1 && of[0] == "" {
+		return lifecycle.Circuit{}, BadRequest(fmt.Sprintf("circuit=%.160q", of), "name one circuit, as the list does, or leave it out for the tool as a whole")
+	}
+	return lifecycle.Circuit{Tool: r.PathValue("tool"), Of: strings.Join(of, "")}, nil
+}
+
 // getBreaker is GET /v1/breakers/{tool}.
 func (a *API) getBreaker(w http.ResponseWriter, r *http.Request) error {
-	c, err := a.desk.Circuit(r.Context(), a.breaker, r.PathValue("tool"))
+	of, err := circuitAsked(r)
+	if err != nil {
+		return err
+	}
+	c, err := a.desk.Circuit(r.Context(), a.breaker, of)
 	if err != nil {
 		return err
 	}
 	ok(w, c)
 	return nil
-}
-
-// Switched answers what was done to a circuit.
-type Switched struct {
-	Tool   string  `json:"tool"`
-	Status string  `json:"status"` // closed, already_closed or open
-	Was    Circuit `json:"was"`
-}
-
-// SwitchedOff is the answer to a reset of a circuit that was as it was.
-func SwitchedOff(was Circuit) Switched {
-	s := Switched{Tool: was.Tool, Status: "closed", Was: was}
-	if was.OpenedAt.IsZero() && was.Failures == 0 {
-		s.Status = "already_closed"
-	}
-	return s
 }
 
 // resetBreaker is POST /v1/breakers/{tool}/reset.
@@ -74,12 +75,16 @@ func (a *API) resetBreaker(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	was, err := a.desk.ResetCircuit(r.Context(), a.breaker, r.PathValue("tool"))
+	of, err := circuitAsked(r)
 	if err != nil {
 		return err
 	}
-	a.log.Info("a circuit was reset", "tool", was.Tool, "by", by.ID)
-	ok(w, SwitchedOff(was))
+	done, err := a.desk.ResetCircuit(r.Context(), a.breaker, of, by)
+	if err != nil {
+		return err
+	}
+	a.log.Info("a circuit was reset", "tool", of.Tool, "circuit", of.Of, "endpoints", done.Endpoints, "by", by.ID)
+	ok(w, done)
 	return nil
 }
 
@@ -103,11 +108,16 @@ func (a *API) openBreaker(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	was, err := a.desk.OpenCircuit(r.Context(), a.breaker, r.PathValue("tool"), time.Duration(in.ForMS)*time.Millisecond, by, in.Reason)
+	of, err := circuitAsked(r)
 	if err != nil {
 		return err
 	}
-	ok(w, Switched{Tool: was.Tool, Status: "open", Was: was})
+	done, err := a.desk.OpenCircuit(r.Context(), a.breaker, of, time.Duration(in.ForMS)*time.Millisecond, by, in.Reason)
+	if err != nil {
+		return err
+	}
+	a.log.Info("a circuit was opened", "tool", of.Tool, "circuit", of.Of, "for", time.Duration(in.ForMS)*time.Millisecond, "by", by.ID)
+	ok(w, done)
 	return nil
 }
 

@@ -19,11 +19,16 @@ type MetricsConfig struct {
 	// Known says whether a tool is registered: the names of others are one label,
 	// since a model may make up as many as it likes.
 	Known func(tool string) bool
-	// Breakers are the tools whose circuit is not closed, with its state.
+	// Breakers are the tools whose own circuit is not closed, with its state.
 	// It is asked at each scrape, and must answer within a second or so.
 	Breakers func() (map[string]string, error)
+	// Endpoints are how many of the endpoints that a tool reaches have an open circuit,
+	// by tool: never by endpoint, since a model may name as many as it likes. It must be quick.
+	Endpoints func() map[string]int
 	// Limits are the limits in force. It must be quick.
 	Limits func() lifecycle.Limits
+	// Workers are the tools that workers serve, and who serves them. It must be quick.
+	Workers func() bus.WorkerTools
 	// Running says how many turns are in memory, and how many attempts run.
 	Running func() (turns, attempts int)
 	// Tier is a registered tool's tier. It must be quick.
@@ -87,7 +92,7 @@ func NewMetrics(c MetricsConfig) *Metrics {
 	m.limits = newLimitMetrics(c.Limits)
 	m.begin()
 	m.registry.MustRegister(m.events, m.ended, m.stages, m.node, m.requests, m.refused, m.streams, m.gaps, breakers{c},
-		m.attempts, m.denied, m.claimed, m.appends, m.took, m.barrier, outlooks{c},
+		m.attempts, m.denied, m.claimed, m.appends, m.took, m.barrier, outlooks{c}, workerMetrics{c.Workers},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.limits.all()...)
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_info", Help: "What this node is."}, []string{"version", "sync"})
@@ -164,13 +169,25 @@ func (m *Metrics) request(route string, status int, took time.Duration) {
 // breakers tells the state of the circuits at the time of a scrape.
 type breakers struct{ conf MetricsConfig }
 
-var breakerDesc = prometheus.NewDesc("sluice_breaker", "Circuits that are not closed: 1 for the state that each is in.", []string{"tool", "state"}, nil)
+var breakerDesc = prometheus.NewDesc("sluice_breaker", "Tools whose own circuit is not closed: 1 for the state that each is in.", []string{"tool", "state"}, nil)
+
+var endpointDesc = prometheus.NewDesc("sluice_breaker_endpoints", "Endpoints of a tool whose circuit is open.", []string{"tool"}, nil)
 
 // Describe is prometheus.Collector's.
-func (b breakers) Describe(out chan<- *prometheus.Desc) { out <- breakerDesc }
+func (b breakers) Describe(out chan<- *prometheus.Desc) {
+	out <- breakerDesc
+	out <- endpointDesc
+}
 
 // Collect is prometheus.Collector's.
 func (b breakers) Collect(out chan<- prometheus.Metric) {
+	if b.conf.Endpoints != nil {
+		for tool, n := range b.conf.Endpoints() {
+			if b.conf.Known == nil || b.conf.Known(tool) {
+				out <- prometheus.MustNewConstMetric(endpointDesc, prometheus.GaugeValue, float64(n), tool)
+			}
+		}
+	}
 	if b.conf.Breakers == nil {
 		return
 	}

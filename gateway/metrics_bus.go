@@ -84,6 +84,7 @@ var codes = []string{
 	string(events.NotFound), string(events.AccessDenied), string(events.PermissionDenied), string(events.InvalidParam), string(events.Conflict),
 	string(events.CircuitOpen), string(events.UnknownTool), string(events.ApprovalRejected), string(events.ApprovalExpired), string(events.IdempotencyConflict),
 	string(events.TruncatedByModel), string(events.TooLarge), string(events.RateLimited), string(events.InternalError), string(events.CodeCancelled),
+	string(events.UnknownOutcome), string(events.ExecutionError),
 }
 
 // gate is a gate's name, of those that there are.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,8 @@ func exercise(t *testing.T, m *Metrics, b bus.Bus) {
 		events.Record{Call: 1, Event: &events.Failed{Outcome: out}},
 		events.Record{Call: 1, Event: &events.LateResult{Outcome: out}},
 		events.Record{Call: 1, Event: &events.Denied{Gate: "authorize", Code: events.PermissionDenied}},
+		events.Record{Call: 1, Event: &events.Denied{Gate: "dedupe", Code: events.UnknownOutcome}},
+		events.Record{Call: 1, Event: &events.Denied{Gate: "validate", Code: events.ExecutionError}},
 		events.Record{Call: 1, Event: &events.Denied{Gate: "made up", Code: "sk-AAAA"}},
 		events.Record{Call: 1, Event: events.Foreign{Name: "dreamt"}},
 	), map[int]string{0: "echo", 1: "made_up_by_a_model"})
@@ -108,7 +111,9 @@ sluice_attempts_ended_total{outcome="recovered",tier="readonly",tool="echo"} 1
 sluice_attempts_ended_total{outcome="retrying",tier="readonly",tool="echo"} 1
 # HELP sluice_calls_denied_total Calls that were denied on this node, by gate and code.
 # TYPE sluice_calls_denied_total counter
+sluice_calls_denied_total{code="EXECUTION_ERROR",gate="validate"} 1
 sluice_calls_denied_total{code="PERMISSION_DENIED",gate="authorize"} 1
+sluice_calls_denied_total{code="UNKNOWN_OUTCOME",gate="dedupe"} 1
 sluice_calls_denied_total{code="_other",gate="_other"} 1
 # HELP sluice_turns_claimed_total Turns that this node has claimed, by why.
 # TYPE sluice_turns_claimed_total counter
@@ -187,5 +192,27 @@ func TestAScrapeOutlivesALookThatFails(t *testing.T) {
 	}
 	if !found {
 		t.Error("nothing else is told")
+	}
+}
+
+// TestWorkerMetrics are of the tools that the node knows, and begin at 0.
+func TestWorkerMetrics(t *testing.T) {
+	m := NewMetrics(MetricsConfig{Workers: func() bus.WorkerTools {
+		return bus.WorkerTools{Tools: []bus.WorkerView{
+			{Tool: "saw", Workers: []bus.WorkerSeat{{Status: "serving"}, {Status: "serving"}, {Status: "refused"}}, Counts: bus.WorkerCounts{Offers: 5, Accepted: 3, Refused: 2, Lost: 1, Running: 4}},
+			{Tool: "drill"},
+		}}
+	}})
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`sluice_workers{status="serving",tool="saw"} 2`, `sluice_workers{status="refused",tool="saw"} 1`, `sluice_workers{status="silent",tool="saw"} 0`,
+		`sluice_worker_offers_total{tool="saw"} 5`, `sluice_worker_answers_total{answer="accepted",tool="saw"} 3`,
+		`sluice_worker_answers_total{answer="refused",tool="saw"} 2`, `sluice_worker_lost_total{tool="saw"} 1`, `sluice_worker_attempts{tool="saw"} 4`,
+		`sluice_worker_lost_total{tool="drill"} 0`,
+	} {
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("no %s in\n%s", want, w.Body)
+		}
 	}
 }

@@ -70,6 +70,10 @@ func (r *Registry) List() []Tool {
 	return out
 }
 
+// Check returns nil for a tool that can be registered where nobody has its name, or an
+// error that wraps ErrTool. It compiles the schema.
+func (t Tool) Check() error { return checkTool(t) }
+
 // checkTool returns nil for a tool that can be registered, or an error that wraps ErrTool.
 func checkTool(t Tool) error {
 	fail := func(format string, args ...any) error {

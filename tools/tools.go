@@ -34,6 +34,11 @@ type Spec struct {
 	Resources func(args json.RawMessage) []events.ResourceUse
 	// Key derives an idempotency key from business fields; nil or "" means none.
 	Key func(args json.RawMessage) string
+	// Circuit names the endpoint that the call reaches, where the tool reaches several
+	// that fail each by itself, in one spelling for each: its failures then open the
+	// circuit of that endpoint alone. nil or "" means the tool's own circuit. Names are
+	// short plain text; others are told apart by their digests.
+	Circuit func(args json.RawMessage) string
 	// HonoursKey says that the tool itself does one effect for one key.
 	HonoursKey bool
 	// Writes are JSON Pointers to arguments that name workspace files which must

@@ -19,9 +19,10 @@ import (
 // breaker is the verb that shows circuits, and turns them.
 func (a *app) breaker() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "breaker", Short: "Show the tools' circuit breakers, close one, or switch a tool off", Args: command.Args(0, 0, "none, or one of list, show, reset, open"),
-		Long: "Show the tools' circuit breakers, which all nodes share. Without more it lists every circuit that is not closed, and\n" +
-			"those that have been open or have failures; a tool that is not listed never failed.",
+		Use: "breaker", Short: "Show the circuit breakers of tools and what they reach, close one, or switch a tool off", Args: command.Args(0, 0, "none, or one of list, show, reset, open"),
+		Long: "Show the circuit breakers, which all nodes share. Without more it lists every circuit that is not closed, and those\n" +
+			"that have failures; what is not listed has not failed of late. A tool that reaches many endpoints, as Fetch does, has a\n" +
+			"circuit for each that fails, and one of its own, by which you switch it off as a whole.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.breakerList(cmd.Context()) },
 	}
 	cmd.AddCommand(
@@ -68,9 +69,9 @@ func (a *app) breakerList(ctx context.Context) error {
 			return nil
 		}
 		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "TOOL\tSTATE\tFAILURES\tUNTIL\tPROBE\tWHY") // the sink keeps the first error
+		fmt.Fprintln(w, "TOOL\tCIRCUIT\tSTATE\tFAILURES\tUNTIL\tPROBE\tWHY") // the sink keeps the first error
 		for _, one := range list {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", show.Short(one.Tool, 64), one.State, one.Failures, clock(one.Until), probeOf(one), whyOpen(one))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", show.Short(one.Tool, 64), endpoint(one.Circuit), one.State, one.Failures, clock(one.Until), probeOf(one), whyOpen(one))
 		}
 		return errors.Join(w.Flush(), a.out.failed())
 	})
@@ -83,6 +84,26 @@ func clock(t time.Time) string {
 	}
 	return t.Local().Format(time.RFC3339)
 }
+
+// endpoint is a circuit's name for a person; "-" for the tool's own.
+func endpoint(of string) string {
+	if of == "" {
+		return "-"
+	}
+	return show.Short(of, 160)
+}
+
+// circuitIn is the circuit that the arguments of a verb name.
+func circuitIn(args []string) lifecycle.Circuit {
+	c := lifecycle.Circuit{Tool: args[0]}
+	if len(args) > 1 {
+		c.Of = args[1]
+	}
+	return c
+}
+
+// aCircuit is what the verbs of one circuit take.
+const aCircuit = "a tool, and perhaps one of its circuits, as the list names it"
 
 func probeOf(c gateway.Circuit) string {
 	if c.Probe == "" {
@@ -106,18 +127,18 @@ func whyOpen(c gateway.Circuit) string {
 
 func (a *app) breakerShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show TOOL", Short: "Show one tool's circuit", Args: command.Args(1, 1, "a tool"),
+		Use: "show TOOL [CIRCUIT]", Short: "Show one circuit", Args: command.Args(1, 2, aCircuit),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCircuits(cmd.Context(), func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
-				one, err := d.Circuit(cmd.Context(), c, args[0])
+				one, err := d.Circuit(cmd.Context(), c, circuitIn(args))
 				if err != nil {
 					return err
 				}
 				if a.json {
 					return a.printJSON(one)
 				}
-				a.print("tool      %s\nstate     %s\nfailures  %d of %d\nopened    %s\nuntil     %s\nprobe     %s\nwhy       %s\n",
-					show.Short(one.Tool, 64), one.State, one.Failures, c.Opens(), clock(one.OpenedAt), clock(one.Until), probeOf(one), whyOpen(one))
+				a.print("tool      %s\ncircuit   %s\nstate     %s\nfailures  %d of %d\nopened    %s\nuntil     %s\nprobe     %s\nwhy       %s\n",
+					show.Short(one.Tool, 64), endpoint(one.Circuit), one.State, one.Failures, c.Opens(), clock(one.OpenedAt), clock(one.Until), probeOf(one), whyOpen(one))
 				return nil
 			})
 		},
@@ -125,48 +146,59 @@ func (a *app) breakerShow() *cobra.Command {
 }
 
 func (a *app) breakerReset() *cobra.Command {
-	return &cobra.Command{
-		Use: "reset TOOL", Short: "Close a tool's circuit now, and forget its failures", Args: command.Args(1, 1, "a tool"),
-		Long: "Close a tool's circuit now, in the whole cluster, and forget its failures: once its other side is mended.",
+	var by string
+	cmd := &cobra.Command{
+		Use: "reset TOOL [CIRCUIT]", Short: "Close a circuit now, and forget its failures", Args: command.Args(1, 2, aCircuit),
+		Long: "Close a circuit now, in the whole cluster, and forget its failures: once its other side is mended. Without CIRCUIT it\n" +
+			"closes the tool's own and those of all its endpoints.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCircuits(cmd.Context(), func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
-				was, err := d.ResetCircuit(cmd.Context(), c, args[0])
-				if err != nil {
+				of := circuitIn(args)
+				s, err := d.ResetCircuit(cmd.Context(), c, of, me(by))
+				switch {
+				case err != nil:
 					return err
+				case s.Status == "already_closed":
+					return a.say(s, "%s: was closed already, without failures\n", of)
+				case s.Endpoints > 0:
+					return a.say(s, "%s: closed; it was %s, with %d failures; %d circuits of its endpoints are closed, too\n", of, s.Was.State, s.Was.Failures, s.Endpoints)
 				}
-				s := gateway.SwitchedOff(was)
-				if s.Status == "already_closed" {
-					return a.say(s, "%s: was closed already, without failures\n", args[0])
-				}
-				return a.say(s, "%s: closed; it was %s, with %d failures\n", args[0], was.State, was.Failures)
+				return a.say(s, "%s: closed; it was %s, with %d failures\n", of, s.Was.State, s.Was.Failures)
 			})
 		},
 	}
+	cmd.Flags().StringVar(&by, "by", "", whoSays)
+	return cmd
 }
+
+// whoSays is the help of --by.
+const whoSays = "`name` of who says so; left out: the user"
 
 func (a *app) breakerOpen() *cobra.Command {
 	var off time.Duration
 	var by, reason string
 	cmd := &cobra.Command{
-		Use: "open TOOL --for DURATION", Short: "Switch a tool off for a while", Args: command.Args(1, 1, "a tool"),
+		Use: "open TOOL [CIRCUIT] --for DURATION", Short: "Switch a tool off for a while, or one of its endpoints", Args: command.Args(1, 2, aCircuit),
 		Long: "Switch a tool off for a while, in the whole cluster: its calls are denied with CIRCUIT_OPEN, and it leaves the list of\n" +
-			"tools. What runs already goes on. After that time one call is let through as a probe, as after any failure.",
+			"tools; with CIRCUIT only what reaches that endpoint is denied. What runs already goes on. After that time one call is let\n" +
+			"through as a probe, as after any failure.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if off == 0 {
 				return exit.Misused(errors.New("--for is missing"), "say for how long, for example --for 10m")
 			}
 			return a.withCircuits(cmd.Context(), func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
-				was, err := d.OpenCircuit(cmd.Context(), c, args[0], off, me(by), reason)
+				of := circuitIn(args)
+				s, err := d.OpenCircuit(cmd.Context(), c, of, off, me(by), reason)
 				if err != nil {
 					return err
 				}
-				return a.say(gateway.Switched{Tool: args[0], Status: "open", Was: was}, "%s: open for %v; it was %s\n", args[0], off, was.State)
+				return a.say(s, "%s: open for %v; it was %s\n", of, off, s.Was.State)
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.DurationVar(&off, "for", 0, "how long: 1s to 720h")
-	f.StringVar(&by, "by", "", "`name` of who says so; left out: the user")
+	f.StringVar(&by, "by", "", whoSays)
 	f.StringVar(&reason, "reason", "", "a `sentence` for whoever looks at it")
 	return cmd
 }

@@ -223,29 +223,7 @@ func describe(e told) string {
 	case *events.Authorized:
 		return show.Short(v.Decision, 32)
 	case *events.Started:
-		out := fmt.Sprintf("attempt %d on %s, until %s", v.Attempt, show.Short(v.Owner.Boot, 64), stamp(v.Deadline))
-		if v.Key != "" {
-			out += ", key " + show.Short(v.Key, 100)
-		}
-		for _, l := range v.Locks {
-			out += fmt.Sprintf(", lock %s at %s.%d", show.Short(l.Resource, 100), show.Short(l.Boot, 64), l.Revision)
-		}
-		for _, l := range v.Limits {
-			out += ", limit " + show.Short(l.Rule, 64)
-			if l.Principal != "" {
-				out += " of " + show.Short(l.Principal, 100)
-			}
-		}
-		if v.LimitWaitMS > 0 {
-			out += fmt.Sprintf(", after %v for limits", time.Duration(v.LimitWaitMS)*time.Millisecond)
-		}
-		if v.Breaker.Probe {
-			out += ", the breaker's probe"
-		}
-		if v.Containment != "" {
-			out += ", contained by " + show.Short(v.Containment, 200)
-		}
-		return out
+		return start(v)
 	case *events.Retrying:
 		return fmt.Sprintf("attempt %d: %s, not before %s", v.Attempt, show.Short(e.detail, 200), stamp(v.Until))
 	case *events.Deduplicated:
@@ -283,6 +261,36 @@ func describe(e told) string {
 		return ending(*o, "")
 	}
 	return show.Short(e.detail, 300)
+}
+
+// start is what an attempt began with.
+func start(v *events.Started) string {
+	out := fmt.Sprintf("attempt %d on %s, until %s", v.Attempt, show.Short(v.Owner.Boot, 64), stamp(v.Deadline))
+	if v.Key != "" {
+		out += ", key " + show.Short(v.Key, 100)
+	}
+	for _, l := range v.Locks {
+		out += fmt.Sprintf(", lock %s at %s.%d", show.Short(l.Resource, 100), show.Short(l.Boot, 64), l.Revision)
+	}
+	for _, l := range v.Limits {
+		out += ", limit " + show.Short(l.Rule, 64)
+		if l.Principal != "" {
+			out += " of " + show.Short(l.Principal, 100)
+		}
+	}
+	if v.LimitWaitMS > 0 {
+		out += fmt.Sprintf(", after %v for limits", time.Duration(v.LimitWaitMS)*time.Millisecond)
+	}
+	if v.Breaker.Probe {
+		out += ", the breaker's probe"
+	}
+	if v.Breaker.Circuit != "" {
+		out += ", circuit " + show.Short(v.Breaker.Circuit, 160)
+	}
+	if v.Containment != "" {
+		out += ", contained by " + show.Short(v.Containment, 200)
+	}
+	return out
 }
 
 // inputGiven is what a tool gets for its asking: who answered, and what.

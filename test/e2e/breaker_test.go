@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -89,6 +91,65 @@ func atOnce(t *testing.T, n *node, turns int) (attempts int) {
 		}
 	}
 	return attempts
+}
+
+// reach is a call of a tool that reaches a host.
+func reach(host string) call { return call{Tool: "reach", Args: args{"host": host}} }
+
+// TestADeadHostTakesNoToolAway: the circuit of one host opens, the tool goes on with every
+// other one and stays in the list. Whoever is killed and comes back knows it; an operator
+// sees it, and closes it or the tool as a whole.
+func TestADeadHostTakesNoToolAway(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	if err := os.Mkdir(filepath.Join(p.work, "down"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.write("down/dead.example", "x")
+	n := p.serve("--breaker-window", "1h")
+	for n.run(turn{Calls: []call{reach("dead.example")}}).Calls[0].Code != "CIRCUIT_OPEN" {
+	}
+	for range 2 { // the second time after a kill
+		both := n.run(turn{Calls: []call{reach("dead.example"), reach("well.example")}})
+		both.Calls[0].is(t, "denied", "CIRCUIT_OPEN", "none")
+		both.Calls[1].is(t, "completed", "", "")
+		if why := both.Calls[0].Reason; !strings.Contains(why, "dead.example has failed several times in a row") || !strings.Contains(why, "still reaches others") {
+			t.Errorf("the model reads %q", why)
+		}
+		if !n.tools()["reach"] {
+			t.Error("one host has taken the tool from the list")
+		}
+		if out := must(t, "breaker", "--data", p.data); !regexp.MustCompile(`(?m)^reach +dead\.example +open +3 `).MatchString(out) || strings.Contains(out, "well.example") {
+			t.Errorf("%s", out)
+		}
+		n.kill()
+		n = p.serve("--breaker-window", "1h")
+	}
+	if out := must(t, "breaker", "reset", "--data", p.data, "reach", "dead.example"); !strings.Contains(out, "reach dead.example: closed; it was open, with 3 failures") {
+		t.Errorf("%s", out)
+	}
+	if err := os.Remove(filepath.Join(p.work, "down/dead.example")); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "the host is reached again", func() bool {
+		return n.run(turn{Calls: []call{reach("dead.example")}}).Calls[0].State == "completed"
+	})
+	must(t, "breaker", "open", "--data", p.data, "reach", "--for", "1h", "--reason", "maintenance")
+	poll(t, "the tool as a whole is off", func() bool {
+		c := n.run(turn{Calls: []call{reach("well.example")}}).Calls[0]
+		return c.Code == "CIRCUIT_OPEN" && strings.Contains(c.Reason, "maintenance") && !n.tools()["reach"]
+	})
+	must(t, "breaker", "open", "--data", p.data, "reach", "a.example", "--for", "1h")
+	if out := must(t, "breaker", "reset", "--data", p.data, "reach"); !strings.Contains(out, "1 circuits of its endpoints are closed, too") {
+		t.Errorf("%s", out)
+	}
+	poll(t, "the tool is back", func() bool {
+		v := n.run(turn{Calls: []call{reach("well.example"), reach("a.example")}})
+		return v.Calls[0].State == "completed" && v.Calls[1].State == "completed"
+	})
+	n.kill()
+	replayed(t, 0, "verify", "--data", p.data)
+	replayed(t, 0, "fault", "--data", p.data, "--all", "--all-pairs", "--kind", "breaker-open")
 }
 
 // TestOnlyAvailabilityOpensACircuit: what the model does wrong is no evidence.

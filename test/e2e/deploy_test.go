@@ -124,7 +124,9 @@ type dashboard struct {
 func busy(t *testing.T) metrics {
 	t.Helper()
 	c := collector.New()
-	n := newPlace(t).serve("--otlp", c.HTTP(t), "--limits", limitsFile(t, "limits: [{id: few, tool: echo, rate: 1/h}]"))
+	b := newBench(t, "--otlp", c.HTTP(t), "--limits", limitsFile(t, "limits: [{id: few, tool: echo, rate: 1/h}]"))
+	b.worker()
+	n := b.node
 	n.run(turn{Trace: "a", Turn: "t", Calls: []call{{Tool: "echo", Args: args{"v": 1}}, {Tool: "echo", Args: args{"v": 2}}, {Tool: "flaky", Args: args{"fail_n": 1}}, {Tool: "nothing"}, charge("o", 1)}})
 	for i := range 3 {
 		n.run(turn{Trace: "b", Turn: fmt.Sprint("t", i), Calls: []call{{Tool: "flaky", Args: args{"fail_n": 1000, "name": "never"}}}})

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -209,19 +210,60 @@ type circuit struct {
 // believes in a breaker that is closed when it has been open for longer than news take.
 func (s *sim) checkAdmitted(c events.Commit, t lifecycle.Turn) {
 	n := s.nodeOf(c.By.Boot)
+	if slices.ContainsFunc(c.Records, func(r events.Record) bool { return r.Event.Kind() == events.KindStarted }) {
+		s.checkCircuits() // those that nobody has asked for in an hour have gone by themselves
+	}
 	for _, r := range c.Records {
 		st, ok := r.Event.(*events.Started)
-		if !ok || n == nil || r.Call >= len(t.Calls) {
+		if d, denied := r.Event.(*events.Denied); denied {
+			s.checkDenied(c.Turn, r.Call, d)
+		}
+		if !ok || r.Call >= len(t.Calls) {
 			continue
 		}
-		is := s.circuits[t.Calls[r.Call].Tool]
+		of := s.belongs(t.Calls[r.Call])
+		if st.Breaker.Circuit != of.Of {
+			s.fail("breaker: %s/%d is started by the circuit %q, and belongs to %s", c.Turn, r.Call, st.Breaker.Circuit, of)
+		}
+		if n == nil {
+			continue
+		}
+		is, whole := s.circuits[of], s.circuits[of.Own()]
 		if st.Breaker.Probe && callOf(s.admitted[st.Breaker.Revision]) != c.Turn.Call(r.Call).String() {
 			s.fail("breaker: %s/%d is started as a probe, and at revision %d that was %q", c.Turn, r.Call, st.Breaker.Revision, s.admitted[st.Breaker.Revision])
 		}
 		stale := s.w.Now().Sub(n.unwell) < newsTake
 		if st.Breaker.State == string(lifecycle.BreakerClosed) && !stale && !is.opened.IsZero() && s.w.Now().Sub(is.opened) > newsTake {
-			s.fail("breaker: %s/%d is started as if nothing were the matter, and %s is open since %s", c.Turn, r.Call, t.Calls[r.Call].Tool, is.opened)
+			s.fail("breaker: %s/%d is started as if nothing were the matter, and %s is open since %s", c.Turn, r.Call, of, is.opened)
 		}
+		if whole.is.State(breakers, s.w.Now()) == lifecycle.BreakerOpen && of.Of != "" && !stale && s.w.Now().Sub(whole.opened) > newsTake {
+			s.fail("breaker: %s/%d is started, and its tool is open as a whole since %s", c.Turn, r.Call, whole.opened)
+		}
+	}
+}
+
+// belongs is the circuit of a call.
+func (s *sim) belongs(c *lifecycle.Call) lifecycle.Circuit {
+	args, _ := lifecycle.Parse(c.Args.Text)
+	return circuitOf(c.Tool, args.JSON)
+}
+
+// checkDenied checks that a call is denied for its own circuit, or its tool's, and that
+// somebody has said so: what happens to one host is no other's.
+func (s *sim) checkDenied(turn events.TurnKey, call int, d *events.Denied) {
+	if d.Code != events.CircuitOpen {
+		return
+	}
+	t := lifecycle.Fold(turn, commits(s.read(turn))...)
+	of := s.belongs(t.Calls[call])
+	if d.Circuit != "" && d.Circuit != of.Of {
+		s.fail("breaker: %s/%d is denied for the circuit %q, and belongs to %s", turn, call, d.Circuit, of)
+	}
+	if of.Of = d.Circuit; s.evidence[of] < breakers.Failures {
+		s.fail("breaker: %s/%d is denied, and %s has failed %d times", turn, call, of, s.evidence[of])
+	}
+	if d.Circuit != "" {
+		s.counts.mark("denied for its host")
 	}
 }
 
@@ -244,17 +286,24 @@ func (s *sim) nodeOf(boot string) *node {
 	return nil
 }
 
-// checkCircuits checks that a tool that was down has one probe in the cluster.
+// checkCircuits checks that what was down has one probe in the cluster, and that nothing
+// is down without evidence.
 func (s *sim) checkCircuits() {
-	for _, tool := range kindNames {
-		cell, err := s.door.Cells().Get(ctx, bus.BucketBreaker, actors.BreakerCell(tool))
-		was := s.circuits[tool]
+	for _, of := range allCircuits() {
+		cell, err := s.door.Cells().Get(ctx, bus.BucketBreaker, actors.BreakerCell(of))
+		was := s.circuits[of]
+		if errors.Is(err, bus.ErrNotFound) { // it has gone by itself, or there never was one
+			delete(s.circuits, of)
+		}
 		if err != nil || cell.Revision == was.rev {
 			continue
 		}
 		now := circuit{rev: cell.Revision, since: was.since, opened: was.opened}
 		if err := json.Unmarshal(cell.Value, &now.is); err != nil {
-			s.fail("breaker: the cell of %s: %v", tool, err)
+			s.fail("breaker: the cell of %s: %v", of, err)
+		}
+		if now.is.Failures > s.evidence[of] {
+			s.fail("breaker: the cell of %s counts %d failures, and there were %d", of, now.is.Failures, s.evidence[of])
 		}
 		s.admitted[cell.Revision] = now.is.Probe
 		if now.is.Probe != was.is.Probe {
@@ -269,10 +318,10 @@ func (s *sim) checkCircuits() {
 		if now.is.Probe != "" && now.is.Probe != was.is.Probe {
 			s.counts.mark("probe admitted")
 			if was.is.Probe != "" && callOf(was.is.Probe) != callOf(now.is.Probe) && s.w.Now().Sub(was.since) < breakers.Lease {
-				s.fail("breaker: %s probes %s while %s does, for %s", now.is.Probe, tool, was.is.Probe, s.w.Now().Sub(was.since))
+				s.fail("breaker: %s probes %s while %s does, for %s", now.is.Probe, of, was.is.Probe, s.w.Now().Sub(was.since))
 			}
 		}
-		s.circuits[tool] = now
+		s.circuits[of] = now
 	}
 }
 

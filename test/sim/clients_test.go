@@ -51,7 +51,7 @@ func (s *sim) newCall(i int) events.RawCall {
 		c.Args.Text = fmt.Sprintf(`{"n":%d}`, min(s.rng.IntN(6), 1))
 		return c
 	case s.day == fetchDay && s.chance(0.7):
-		c.Tool = "fetch"
+		c.Tool = []string{"fetch", "browse"}[s.rng.IntN(2)]
 	case s.day == bombDay && i == 1:
 		c.Tool = "bomb"
 	}

@@ -62,7 +62,7 @@ func (c counts) missing() []string {
 		"crash", "pause", "cut off", "drain", "clock set off", "lost tail", "bomb", "an actor breaks", "redelivery", "duplicate",
 		"append uncertain, kept true", "append uncertain, kept false", "put uncertain, kept true", "put uncertain, kept false",
 		"push uncertain, kept true", "push uncertain, kept false", "door died before its push", "door died before its wake-up",
-		"late answer", "probe, found true", "probe, found false", "probe that cannot tell", "probe admitted", "at rest",
+		"late answer", "probe, found true", "probe, found false", "probe that cannot tell", "probe admitted", "denied for its host", "at rest",
 		"limit: few denied", "limit: slow denied", "limit: both denied", "limit: now denied", "limit: waited", "limit: few is full", "limit: alone is full", "limit: both is full",
 		"input: accept", "input: decline", "input: nobody", "given to a further attempt",
 		"claimed: new", "claimed: woken", "claimed: drained", "claimed: taken_over",

@@ -297,9 +297,9 @@ func (s *sim) powerFailure() {
 	s.spent = spending{} // what is read again now was counted
 	clear(s.circuits)
 	s.checkCircuits()
-	for tool, c := range s.circuits { // nobody probes any more
+	for of, c := range s.circuits { // nobody probes any more
 		c.since = time.Time{}
-		s.circuits[tool] = c
+		s.circuits[of] = c
 	}
 	s.note("power failure: %d commits are lost", lost)
 	if lost > 0 {

@@ -26,11 +26,13 @@ type kind struct {
 	down      bool // fails for want of its server, most of the time
 	bomb      bool // kills its node
 	input     bool // asks a person before it does anything, most of the time
+	hosts     bool // reaches two hosts, each with a circuit: one that is down, and one that never is
 }
 
 var callKinds = map[string]kind{
 	"read":   {tier: events.Readonly, retries: 2},
 	"fetch":  {tier: events.Readonly, retries: 1, down: true},
+	"browse": {tier: events.Readonly, retries: 1, down: true, hosts: true},
 	"edit":   {tier: events.Reversible, exclusive: true, retries: 2},
 	"write":  {tier: events.Reversible, exclusive: true, probe: true, retries: 2},
 	"upsert": {tier: events.Reversible, honours: true, retries: 2},
@@ -45,7 +47,7 @@ var callKinds = map[string]kind{
 }
 
 // kindNames are those that a model asks for when it does not want to kill anybody.
-var kindNames = []string{"read", "fetch", "edit", "write", "upsert", "charge", "post", "pay", "bash", "deploy", "quiz", "sign"}
+var kindNames = []string{"read", "fetch", "browse", "edit", "write", "upsert", "charge", "post", "pay", "bash", "deploy", "quiz", "sign"}
 
 // wall is how long an attempt may take.
 const wall = 20 * time.Second
@@ -70,12 +72,51 @@ var registry = func() *tools.Registry {
 		if k.probe {
 			t.Probe = probe
 		}
+		if k.hosts {
+			t.Circuit = host
+		}
 		if err := r.Add(t); err != nil {
 			panic(err)
 		}
 	}
 	return r
 }()
+
+// The hosts of the tools that have several.
+const (
+	hostDown = "https://down.example"
+	hostUp   = "http://up.example:8080"
+)
+
+// host is the circuit of a call that reaches one of the hosts.
+func host(args json.RawMessage) string {
+	var on struct{ N int }
+	if json.Unmarshal(args, &on) != nil || on.N == 0 {
+		return hostDown
+	}
+	return hostUp
+}
+
+// circuitOf is the circuit that a call of these arguments belongs to.
+func circuitOf(tool string, args json.RawMessage) lifecycle.Circuit {
+	c := lifecycle.Circuit{Tool: tool}
+	if callKinds[tool].hosts {
+		c.Of = host(args)
+	}
+	return c
+}
+
+// allCircuits are those that any call belongs to.
+func allCircuits() []lifecycle.Circuit {
+	var out []lifecycle.Circuit
+	for _, tool := range kindNames {
+		out = append(out, lifecycle.Circuit{Tool: tool})
+		if callKinds[tool].hosts {
+			out = append(out, lifecycle.Circuit{Tool: tool, Of: hostDown}, lifecycle.Circuit{Tool: tool, Of: hostUp})
+		}
+	}
+	return out
+}
 
 func resources(k kind, args json.RawMessage) []events.ResourceUse {
 	var on struct{ On string }
@@ -145,7 +186,11 @@ func (n *node) execute(ctx context.Context, t tools.Tool, in tools.Invocation, o
 	if n.s.chance(0.1) && o.Progress != nil {
 		o.Progress(events.Progress{Attempt: in.Attempt, Text: "half-way"})
 	}
-	return a.wait(ctx, in, o)
+	r := a.wait(ctx, in, o)
+	if r.Class == events.ClassUnavailable || r.Class == events.ClassTimeout {
+		n.s.evidence[circuitOf(in.Tool, in.Args)]++
+	}
+	return r
 }
 
 // wait returns once the attempt has ended, or was given up.
@@ -205,6 +250,7 @@ func (s *sim) begin(n *node, in tools.Invocation) *attempt {
 	after := a.takes / 2
 	has := true
 	switch x := s.rng.IntN(100); {
+	case k.hosts && host(in.Args) == hostUp:
 	case k.down && x < 80 || x < 8: // its server is not there: connection refused
 		a.class, a.effects, has = events.ClassUnavailable, events.EffectsNone, false
 	case x < 16: // it fails for a reason of its own, before it does anything

@@ -42,7 +42,8 @@ type sim struct {
 	ledger   ledger
 	seen     map[events.TurnKey]seen
 	touched  []events.TurnKey // somebody has tried to append to these since the last look
-	circuits map[string]circuit
+	circuits map[lifecycle.Circuit]circuit
+	evidence map[lifecycle.Circuit]int // attempts that have said that it is down
 	spent    spending
 	admitted map[uint64]string // who probed, by the revision of the breakers' bucket
 	circuit  bool              // somebody has tried to write to one since the last look
@@ -73,7 +74,7 @@ type client struct {
 }
 
 func newSim(seed uint64) *sim {
-	s := &sim{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51c1)), seen: map[events.TurnKey]seen{}, circuits: map[string]circuit{}, admitted: map[uint64]string{}}
+	s := &sim{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x51c1)), seen: map[events.TurnKey]seen{}, circuits: map[lifecycle.Circuit]circuit{}, evidence: map[lifecycle.Circuit]int{}, admitted: map[uint64]string{}}
 	s.w = det.New(det.Config{
 		Pick: s.rng.IntN, Start: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Changes: func() uint64 { return s.log.Changes() }, Delay: s.delay,

@@ -119,6 +119,9 @@ func (f *fetcher) read(r io.Reader) (body []byte, cut bool, err error) {
 // answer makes a result of what the server said.
 func (f *fetcher) answer(res *http.Response, p page, in fetchIn) (events.Result, error) {
 	p.media, p.url = short(res.Header.Get("Content-Type"), maxMedia), res.Request.URL
+	if coded := res.Header.Get("Content-Encoding"); !strings.EqualFold(coded, "identity") { // gzip, which is asked for, is unpacked and gone
+		p.coded = short(coded, maxMedia)
+	}
 	switch code := res.StatusCode; {
 	case code >= 300 && code < 400 && res.Header.Get("Location") != "":
 		return f.elsewhere(res)
@@ -135,7 +138,7 @@ func (f *fetcher) answer(res *http.Response, p page, in fetchIn) (events.Result,
 		e.Path = "/offset"
 		return events.Result{}, e
 	}
-	head := fmt.Sprintf("%s, %s, %d bytes, %s\n\n", status(res), p.media, len(p.body), p.url)
+	head := fmt.Sprintf("%s, %s, %d bytes, %s\n\n", status(res), cmp.Or(p.media, "no media type"), len(p.body), p.url)
 	shown, left := window(text, in.Offset, maxText-len(head)-300)
 	r := events.Result{Status: events.Success, Stats: events.Stats{Bytes: int64(len(p.body))}, Data: describe(res, p)}
 	r.Text.Text = head + cmp.Or(shown, "[empty]")
@@ -192,8 +195,8 @@ func refused(res *http.Response, p page) *tools.Error {
 
 // retryAfter reads a Retry-After header: seconds, or a date. 0 means none.
 func retryAfter(header string, now time.Time) time.Duration {
-	if n, err := strconv.ParseUint(strings.TrimSpace(header), 10, 32); err == nil {
-		return min(time.Duration(n)*time.Second, maxWait)
+	if n, err := strconv.ParseUint(strings.TrimSpace(header), 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(n, uint64(maxWait/time.Second))) * time.Second
 	}
 	if at, err := http.ParseTime(header); err == nil {
 		return min(max(at.Sub(now), 0), maxWait)

@@ -19,6 +19,7 @@ import (
 type page struct {
 	url   *url.URL
 	media string // Content-Type
+	coded string // Content-Encoding of what is not unpacked; "" for none
 	body  []byte
 	cut   bool // there was more
 }
@@ -32,6 +33,9 @@ func (p page) text(raw bool) (string, *tools.Error) {
 	kind, _, err := mime.ParseMediaType(media)
 	if err != nil {
 		kind = strings.ToLower(strings.TrimSpace(strings.SplitN(media, ";", 2)[0]))
+	}
+	if p.coded != "" {
+		return "", refusal(events.BinaryFile, events.ClassTool, "the answer is packed in a way that was not asked for (%s, %d bytes): only text is shown", p.coded, len(p.body))
 	}
 	if !textual(kind) {
 		return "", p.binary(kind)
@@ -52,15 +56,25 @@ func (p page) binary(kind string) *tools.Error {
 
 // decode reads the body in the character set that it claims to be in.
 func (p page) decode(media string) string {
-	if utf8.Valid(p.body) {
+	if utf8.Valid(p.body) && !p.seemsUTF8(media) {
 		return string(bytes.TrimPrefix(p.body, []byte("\ufeff")))
 	}
 	if r, err := charset.NewReader(bytes.NewReader(p.body), media); err == nil {
 		if b, err := io.ReadAll(r); err == nil {
-			return strings.ToValidUTF8(string(b), "\ufffd")
+			return strings.TrimPrefix(strings.ToValidUTF8(string(b), "\ufffd"), "\ufeff")
 		}
 	}
 	return strings.ToValidUTF8(string(p.body), "\ufffd")
+}
+
+// seemsUTF8 says whether a body is valid UTF-8 though it is in another character set, whose
+// bytes are all ASCII: UTF-16 without a mark, or one that escapes to others.
+func (p page) seemsUTF8(media string) bool {
+	if bytes.IndexByte(p.body, 0) < 0 && bytes.IndexByte(p.body, 0x1b) < 0 {
+		return false
+	}
+	_, name, _ := charset.DetermineEncoding(p.body, media)
+	return strings.HasPrefix(name, "utf-16") || name == "iso-2022-jp"
 }
 
 func textual(kind string) bool {

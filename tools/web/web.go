@@ -69,6 +69,7 @@ func Fetch(c Config) (tools.Tool, error) {
 		Tier:      events.Readonly,
 		Limits:    tools.Limits{Wall: c.timeout() + 5*time.Second, Lines: maxText, Text: maxText},
 		Operation: operation,
+		Circuit:   circuit,
 		Preview:   preview,
 	}, func(ctx context.Context, in tools.Invocation, args fetchIn) (events.Result, error) {
 		return f.fetch(ctx, in, args)

@@ -138,6 +138,16 @@ func site(t *testing.T) (base, other string) {
 	text("/latin", "text/plain; charset=iso-8859-1", "caf\xe9")
 	text("/png", "image/png", "\x89PNG\r\n\x1a\n\x00")
 	text("/nul", "text/plain", "a\x00b")
+	text("/utf16", "text/plain; charset=utf-16le", "c\x00a\x00f\x00\xe9\x00")
+	text("/utf16-ascii", "text/plain; charset=UTF-16LE", "h\x00i\x00")
+	text("/utf16-mark", "text/plain", "\xfe\xff\x00h\x00i")
+	text("/jis", "text/plain; charset=iso-2022-jp", "\x1b$B$\"\x1b(B")
+	text("/colours", "text/plain; charset=iso-8859-1", "\x1b[1mcaf\u00e9")
+	mux.HandleFunc("/packed", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Header().Set("Content-Encoding", "br")
+		_, _ = io.WriteString(w, "\x0b\x02\x80hello\x03")
+	})
 	text("/bad", "text/plain; charset=utf-8", "a\xffb")
 	text("/empty", "text/plain", "")
 	text("/long", "text/plain", strings.Repeat("界", 40_000))
@@ -185,13 +195,18 @@ func TestFetchShowsText(t *testing.T) {
 	base, _ := site(t)
 	tool := fetchTool(t, Config{Loopback: true, Body: 1 << 20})
 	for path, want := range map[string]string{
-		"/text":  "200 OK, text/plain; charset=utf-8, 6 bytes, BASE/text\n\nhello\n",
-		"/json":  "200 OK, application/json, 22 bytes, BASE/json\n\n{\"a\":9007199254740993}",
-		"/html":  "200 OK, text/html, 113 bytes, BASE/html\n\nT\n\n# Head\n\na b, [link](BASE/x?y#z)\n\n- 1\n- 2",
-		"/latin": "200 OK, text/plain; charset=iso-8859-1, 4 bytes, BASE/latin\n\ncafé",
-		"/bad":   "200 OK, text/plain; charset=utf-8, 3 bytes, BASE/bad\n\na\ufffdb",
-		"/empty": "200 OK, text/plain, 0 bytes, BASE/empty\n\n[empty]",
-		"/to/5":  "200 OK, text/plain; charset=utf-8, 7 bytes, BASE/to/0\n\narrived",
+		"/text":        "200 OK, text/plain; charset=utf-8, 6 bytes, BASE/text\n\nhello\n",
+		"/json":        "200 OK, application/json, 22 bytes, BASE/json\n\n{\"a\":9007199254740993}",
+		"/html":        "200 OK, text/html, 113 bytes, BASE/html\n\nT\n\n# Head\n\na b, [link](BASE/x?y#z)\n\n- 1\n- 2",
+		"/latin":       "200 OK, text/plain; charset=iso-8859-1, 4 bytes, BASE/latin\n\ncafé",
+		"/bad":         "200 OK, text/plain; charset=utf-8, 3 bytes, BASE/bad\n\na\ufffdb",
+		"/utf16":       "200 OK, text/plain; charset=utf-16le, 8 bytes, BASE/utf16\n\ncafé",
+		"/utf16-ascii": "200 OK, text/plain; charset=UTF-16LE, 4 bytes, BASE/utf16-ascii\n\nhi",
+		"/utf16-mark":  "200 OK, text/plain, 6 bytes, BASE/utf16-mark\n\nhi",
+		"/jis":         "200 OK, text/plain; charset=iso-2022-jp, 8 bytes, BASE/jis\n\nあ",
+		"/colours":     "200 OK, text/plain; charset=iso-8859-1, 9 bytes, BASE/colours\n\n\x1b[1mcafé",
+		"/empty":       "200 OK, text/plain, 0 bytes, BASE/empty\n\n[empty]",
+		"/to/5":        "200 OK, text/plain; charset=utf-8, 7 bytes, BASE/to/0\n\narrived",
 	} {
 		r, err := run(t, tool, t.Context(), m{"url": base + path})
 		if err != nil {
@@ -206,7 +221,7 @@ func TestFetchShowsText(t *testing.T) {
 	if err != nil || !strings.Contains(r.Text.Text, "<script>no()") {
 		t.Errorf("raw: %q, %v", r.Text.Text, err)
 	}
-	for _, path := range []string{"/png", "/nul"} {
+	for _, path := range []string{"/png", "/nul", "/packed"} {
 		_, err := run(t, tool, t.Context(), m{"url": base + path})
 		failed(t, err, events.BinaryFile, events.ClassTool, "bytes")
 	}
@@ -287,6 +302,7 @@ func TestRefusalsOfServers(t *testing.T) {
 		{"/status/304", events.ExecutionError, events.ClassTool, 0},
 		{"/status/429?after=7", events.ExecutionError, events.ClassUnavailable, 7 * time.Second},
 		{"/status/503?after=999999", events.ExecutionError, events.ClassUnavailable, maxWait},
+		{"/status/503?after=99999999999999999999", events.ExecutionError, events.ClassUnavailable, maxWait},
 		{"/status/503?after=-1", events.ExecutionError, events.ClassUnavailable, 0},
 		{"/status/500", events.ExecutionError, events.ClassUnavailable, 0},
 		{"/half", events.ExecutionError, events.ClassUnavailable, 0},
@@ -343,6 +359,33 @@ func TestOperationNamesTheHost(t *testing.T) {
 		if diff := cmp.Diff(want, tool.Operation(args)); diff != "" {
 			t.Errorf("%s: %s", url, diff)
 		}
+	}
+}
+
+// One server has one circuit, however its address is written, and no address has one that
+// is another server's.
+func TestCircuitNamesTheServer(t *testing.T) {
+	tool := fetchTool(t, Config{})
+	for want, urls := range map[string][]string{
+		"https://example.com":      {"https://example.com", "https://EXAMPLE.com./x?y#z", "https://example.com:443/", "HTTPS://example.com"},
+		"http://example.com":       {"http://example.com/a", "http://example.com:80/b"},
+		"http://example.com:443":   {"http://example.com:443/"},
+		"https://example.com:8443": {"https://example.com:8443/", "https://Example.com.:8443/x"},
+		"http://[2001:db8::1]":     {"http://[2001:DB8::1]:80/", "http://[2001:0db8:0:0::1]/"},
+		"":                         {"nonsense", "http://u@h/", "ftp://example.com/", "http://", "https://a b/", "http://a:0/"},
+	} {
+		for _, u := range urls {
+			args, err := json.Marshal(m{"url": u})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := tool.Circuit(args); got != want {
+				t.Errorf("%s: %q, want %q", u, got, want)
+			}
+		}
+	}
+	if got := tool.Circuit(json.RawMessage(`{"url":7}`)); got != "" {
+		t.Errorf("no address, and the circuit %q", got)
 	}
 }
 

@@ -28,7 +28,7 @@ func findings(order []lifecycle.Gate, f lifecycle.Finding) []lifecycle.Finding {
 func deniedAs(d *events.Denied) lifecycle.Finding {
 	return lifecycle.Finding{
 		Gate: lifecycle.Gate(d.Gate), Ruling: lifecycle.Deny, Code: d.Code, Reason: d.Reason, Path: d.Path,
-		Policies: d.Policies, Policy: d.Policy, Judged: d.Judged,
+		Policies: d.Policies, Policy: d.Policy, Judged: d.Judged, Circuit: d.Circuit,
 	}
 }
 

@@ -28,7 +28,7 @@ var readings = map[string]reading{
 	"read": onClean(events.OpRead, events.Readonly), "write": onClean(events.OpWrite, events.Reversible),
 	"Fetch": address, "fetch": address,
 
-	"blob": harmless, "deaf_sleep": harmless, "down": harmless, "echo": harmless, "flaky": harmless, "nil": harmless,
+	"blob": harmless, "deaf_sleep": harmless, "down": harmless, "echo": harmless, "flaky": harmless, "nil": harmless, "reach": harmless,
 	"panic": harmless, "sleep": harmless, "unavailable": harmless,
 	"json_schema_2020_12_tool": harmless, "test_audio_content": harmless, "test_elicitation": harmless, "test_elicitation_sep1034_defaults": harmless,
 	"test_elicitation_sep1330_enums": harmless, "test_embedded_resource": harmless, "test_error_handling": harmless, "test_image_content": harmless,

@@ -112,7 +112,23 @@ func (s Settings) request(x subject) (r policy.Request, why string) {
 		}
 		r.Op, r.Tier = plainly(tier)
 	}
+	if r.Workspace == "" && namesAbsolute(r.Op) {
+		return r, "its turn names no workspace, and it names an absolute path: say which workspace the node had that ran it"
+	}
 	return r, ""
+}
+
+// namesAbsolute says whether it depends on the workspace where an operation leads.
+func namesAbsolute(op events.Operation) bool {
+	parts := func(r rune) bool { return strings.ContainsRune(" \t\n'\"`=:<>|;&(){}", r) }
+	for _, s := range slices.Concat(op.Paths, op.Commands) {
+		for word := range strings.FieldsFuncSeq(s, parts) {
+			if strings.HasPrefix(word, "/") && !strings.HasPrefix(word, "/dev/") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // inPart says whether a node has left something out of an operation that it recorded:

@@ -56,6 +56,8 @@ func TestAPolicyIsAskedAnew(t *testing.T) {
 	long := exec
 	long.Operation.Paths = []string{strings.Repeat("a", 500) + "… [77 bytes more]"}
 	refused := one(events.RawCall{Tool: "charge", Args: events.Body{Text: "{}"}, Refused: &events.Refusal{Code: events.TruncatedByModel, Reason: "cut"}})
+	placed := exec
+	placed.Operation = events.Operation{Class: events.OpExecute, Commands: []string{"cat </w/a 2>/dev/null"}}
 	for _, c := range []struct {
 		name string
 		sub  events.TurnSubmitted
@@ -85,6 +87,8 @@ func TestAPolicyIsAskedAnew(t *testing.T) {
 		{"its tier wants a person", one(raw("fly", "{}")), deny(lifecycle.GateAuthorize, events.PermissionDenied), exec, again.Config{Policy: open{}, Settings: again.Settings{Tiers: map[string]events.Tier{"*": events.Approval}}}, "recorded denied PERMISSION_DENIED by authorize, would decide denied PERMISSION_DENIED by approve", ""},
 		{"recorded only in part", one(raw("fly", "{}")), lifecycle.Finding{}, long, again.Config{Policy: shut{}}, "", again.NoteUnjudged},
 		{"recorded only in part, and readable", one(raw("charge", "{}")), lifecycle.Finding{}, long, again.Config{Policy: shut{}}, "would decide denied", ""},
+		{"its place is not known", one(raw("charge", "{}")), lifecycle.Finding{}, placed, again.Config{Policy: shut{}}, "", again.NoteUnjudged},
+		{"its place is known", one(raw("charge", "{}")), lifecycle.Finding{}, placed, again.Config{Policy: shut{}, Settings: again.Settings{Workspace: "/w"}}, "would decide denied", ""},
 		{"too much for a person to read", one(raw("approve_me", "{}")), deny(lifecycle.GateAuthorize, events.TooLarge), exec, again.Config{Policy: open{}}, "", ""},
 		{"too much, and nobody need read it", one(raw("charge", "{}")), deny(lifecycle.GateAuthorize, events.TooLarge), exec, again.Config{Policy: open{}}, "would decide authorized (allow)", ""},
 		{"redacted", one(raw("charge", redactedArgs)), lifecycle.Finding{}, exec, again.Config{Policy: shut{}, Settings: again.Settings{Redacted: true}}, "", again.NoteUnjudged},

@@ -102,9 +102,10 @@ func (c *cell) do(a act) {
 	}
 }
 
-// breaker writes the state of the breaker of a call's tool.
+// breaker writes the state of the breaker of a call's circuit.
 func (c *cell) breaker(call int, b lifecycle.Breaker) {
-	cells, name := c.door.view.Cells(), actors.BreakerCell(c.s.calls[call].tool)
+	k := c.s.calls[call]
+	cells, name := c.door.view.Cells(), actors.BreakerCell(lifecycle.Circuit{Tool: k.tool, Of: k.circuit})
 	rev := uint64(0)
 	if was, err := cells.Get(background, bus.BucketBreaker, name); err == nil {
 		rev = was.Revision

@@ -63,6 +63,7 @@ func (s *Script) scripted(k *callScript) tools.Tool {
 			Safe:      func(args json.RawMessage) bool { return s.of(k, args).safe },
 			Resources: func(args json.RawMessage) []events.ResourceUse { return s.of(k, args).resources() },
 			Key:       func(args json.RawMessage) string { return s.keyOf(s.of(k, args)) },
+			Circuit:   func(args json.RawMessage) string { return s.of(k, args).circuit },
 			Operation: func(args json.RawMessage) events.Operation { return s.of(k, args).verdict.Operation },
 		},
 		Run: func(context.Context, tools.Invocation) (events.Result, error) { return events.Result{}, errNoTool },

@@ -174,7 +174,7 @@ func (l *line) Append(ctx context.Context, c events.Commit, at uint64) (bus.Stor
 		case err != nil:
 			return bus.Stored{}, err
 		}
-		at, out.Seq, out.Generation = s.Seq, s.Seq, s.Generation
+		at, out.Seq, out.Generation, out.Size = s.Seq, s.Seq, s.Generation, out.Size+s.Size
 		out.Commit.Records = append(out.Commit.Records, s.Commit.Records...)
 		out.Commit.At = s.Commit.At
 	}

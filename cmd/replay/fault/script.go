@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/tools"
@@ -51,7 +52,8 @@ type callScript struct {
 	hash     string // of its arguments, as a person left them
 	args     []string
 	verdict  events.Verdict
-	judged   bool // verdict was recorded
+	judged   bool   // verdict was recorded
+	circuit  string // of the endpoint that it reaches, as its start or its denial says; "": its tool's own
 	attempts []attempt
 	asked    *events.ApprovalRequested // the last
 	answered bool                      // a person answered
@@ -133,6 +135,7 @@ func (s *Script) record(c events.Commit, r events.Record) {
 	case *events.InputGiven:
 		s.given(k, e)
 	case *events.Denied:
+		k.circuit = cmp.Or(circuitIn(e.Circuit), k.circuit)
 		k.denied, k.ended, k.late = e, e, k.judged && k.asked == nil
 		if e.By != nil {
 			k.answered = true
@@ -142,10 +145,21 @@ func (s *Script) record(c events.Commit, r events.Record) {
 		k.reuses, k.ended = e, e
 	case *events.CancelRequested:
 		s.cancelled(r.Call, lifecycle.CancelCall{Call: r.Call, By: e.By, Reason: e.Reason})
+	case *events.Started:
+		k.circuit = circuitIn(e.Breaker.Circuit)
+		k.attempt(c, e)
 	default:
 		s.refusedAgain(k, e)
 		k.attempt(c, e)
 	}
+}
+
+// circuitIn is a recorded circuit's name, if it can be one: anybody may have written a log.
+func circuitIn(of string) string {
+	if !bus.ValidCircuit(of) {
+		return ""
+	}
+	return of
 }
 
 // noteIn is what a person said who rejected a call, as the reason repeats it.

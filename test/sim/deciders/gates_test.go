@@ -88,7 +88,7 @@ func (sh *shell) judge(e lifecycle.Effect, due []lifecycle.Effect) bool {
 			f = lifecycle.Finding{Ruling: lifecycle.Deny, Code: events.InvalidParam, Reason: "no JSON"}
 		case g == lifecycle.GateAuthorize && t.asks:
 			f = lifecycle.Finding{Ruling: lifecycle.Ask, Reason: "the policy asks"}
-		case g == lifecycle.GatePeek && !sh.n.s.breaker(c.Tool).Peek(breakers, sh.n.s.now):
+		case g == lifecycle.GatePeek && !sh.n.s.breaker(circuitOf(c.Tool, c.Args.Text)).Peek(breakers, sh.n.s.now):
 			f = lifecycle.Finding{Ruling: lifecycle.Deny, Code: events.CircuitOpen, Reason: "its tool is down"}
 		}
 		return f
@@ -164,10 +164,18 @@ func (sh *shell) start(e lifecycle.Effect) bool {
 	return true
 }
 
-// breaker is a tool's, as any node sees it.
-func (s *sim) breaker(tool string) lifecycle.Breaker {
+// circuitOf is the cell of the circuit that a call belongs to: of fetch, that of the host.
+func circuitOf(tool, args string) string {
+	if _, host, ok := strings.Cut(args, `"on":"`); ok && tool == "fetch" {
+		return bus.CircuitCell(tool, host[:1])
+	}
+	return bus.CircuitCell(tool, "")
+}
+
+// breaker is a circuit's, as any node sees it.
+func (s *sim) breaker(of string) lifecycle.Breaker {
 	n := &node{s: s, view: s.door}
-	_, b := readCell[lifecycle.Breaker](n, bus.BucketBreaker, tool)
+	_, b := readCell[lifecycle.Breaker](n, bus.BucketBreaker, of)
 	if b == nil {
 		return lifecycle.Breaker{}
 	}
@@ -183,7 +191,8 @@ type probe struct {
 // admit asks the breaker, and checks that it never lets two probe at once.
 func (sh *shell) admit(c *lifecycle.Call) (lifecycle.Finding, events.BreakerView) {
 	s, who := sh.n.s, sh.key.Call(c.Offset).String()+" "+sh.n.boot
-	cell, have := readCell[lifecycle.Breaker](sh.n, bus.BucketBreaker, c.Tool)
+	of := circuitOf(c.Tool, c.Args.Text)
+	cell, have := readCell[lifecycle.Breaker](sh.n, bus.BucketBreaker, of)
 	b := lifecycle.Breaker{}
 	if have != nil {
 		b = *have
@@ -191,28 +200,28 @@ func (sh *shell) admit(c *lifecycle.Call) (lifecycle.Finding, events.BreakerView
 	was := b.State(breakers, s.now)
 	next, ok := b.Admit(breakers, s.now, who)
 	s.counts.mark("breaker %s, admitted %t", was, ok)
-	if ok && next != b && !writeCell(sh.n, bus.BucketBreaker, c.Tool, cell, next) {
+	if ok && next != b && !writeCell(sh.n, bus.BucketBreaker, of, cell, next) {
 		return lifecycle.Finding{Ruling: lifecycle.Wait, Reason: "again"}, events.BreakerView{}
 	}
 	if !ok {
 		return lifecycle.Finding{Ruling: lifecycle.Deny, Code: events.CircuitOpen, Reason: "its tool is down"}, events.BreakerView{}
 	}
 	if was == lifecycle.BreakerOpen {
-		s.fail("breaker: %s was admitted while %s is open", who, c.Tool)
+		s.fail("breaker: %s was admitted while %s is open", who, of)
 	}
 	if was == lifecycle.BreakerHalfOpen {
 		call := strings.Fields(who)[0] // whose next owner goes on as the probe
-		if p := s.probes[c.Tool]; p.who != "" && strings.Fields(p.who)[0] != call && s.now.Before(p.until) {
-			s.fail("breaker: %s and %s probe %s at once", p.who, who, c.Tool)
+		if p := s.probes[of]; p.who != "" && strings.Fields(p.who)[0] != call && s.now.Before(p.until) {
+			s.fail("breaker: %s and %s probe %s at once", p.who, who, of)
 		}
-		s.probes[c.Tool] = probe{who, s.now.Add(breakers.Lease)}
+		s.probes[of] = probe{who, s.now.Add(breakers.Lease)}
 	}
 	return lifecycle.Finding{}, events.BreakerView{State: string(was), Probe: was == lifecycle.BreakerHalfOpen}
 }
 
 // reportBreaker tells how an attempt ended.
 func (n *node) reportBreaker(r *run, class events.Class) {
-	t := toolOf(n.s, r.call)
+	t := cellOf(n.s, r.call)
 	cell, b := readCell[lifecycle.Breaker](n, bus.BucketBreaker, t)
 	if b == nil {
 		b = &lifecycle.Breaker{}
@@ -221,6 +230,16 @@ func (n *node) reportBreaker(r *run, class events.Class) {
 	if writeCell(n, bus.BucketBreaker, t, cell, b.Report(breakers, n.s.now, who, class)) && n.s.probes[t].who == who {
 		delete(n.s.probes, t)
 	}
+}
+
+// cellOf is the cell of a call's circuit.
+func cellOf(s *sim, key events.CallKey) string {
+	for _, c := range s.clients {
+		if c.key == key.TurnKey() {
+			return circuitOf(toolOf(s, key), c.sub.Calls[key.Offset].Args.Text)
+		}
+	}
+	return ""
 }
 
 func toolOf(s *sim, key events.CallKey) string {
