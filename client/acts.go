@@ -11,12 +11,18 @@ import (
 type Act struct {
 	By     *events.Principal // nil means the caller; where everybody is believed: an operator
 	Reason string            // for the record
+
+	// Circuit is of ResetBreaker and OpenBreaker alone: which of the tool's endpoints is
+	// meant, for example https://example.com. "" means the tool as a whole.
+	Circuit string
 }
 
 // Cancelled is what became of a cancel.
 type Cancelled struct {
 	Status string      `json:"status"` // accepted, or already_terminal
 	State  events.Kind `json:"state"`  // how it had ended already
+
+	By *events.Principal `json:"by"` // whose cancel counts, the first one's; nil where nobody had asked before it ended
 }
 
 // Accepted says that the wish is durable. The call's end says what became of it.
@@ -25,6 +31,11 @@ func (c Cancelled) Accepted() bool { return c.Status == "accepted" }
 type actBody struct {
 	Principal *events.Principal `json:"principal,omitempty"`
 	Reason    string            `json:"reason,omitempty"`
+}
+
+// byBody is an act of which no reason is told.
+type byBody struct {
+	Principal *events.Principal `json:"principal,omitempty"`
 }
 
 // Cancel asks for the end of every call of a turn that has not ended. A turn that has

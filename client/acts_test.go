@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/client"
 	"github.com/sluice-run/sluice/events"
 )
@@ -312,3 +313,73 @@ func TestEventsOfOthers(t *testing.T) {
 		t.Errorf("%+v, %v", who, err)
 	}
 }
+
+// TestHowANodeStands: what an operator asks a node for, and has it do.
+func TestHowANodeStands(t *testing.T) {
+	n, c := running(t, settings{}, client.Options{})
+	ctx := within(t)
+	seat, err := n.log.View("box").Seat(ctx, bus.Worker{User: "w", Instance: "1"}, "saw")
+	must(t, err)
+	defer seat.Close()
+	must(t, seat.Announce("saw", []byte(`{"v":1,"type":"here","about":"a saw","tool":{"schema":{"type":"object"},"tier":"readonly"}}`)))
+	var workers client.RemoteTools
+	for len(workers.Tools) == 0 {
+		workers, err = c.Workers(ctx)
+		must(t, err)
+	}
+	if w := workers.Tools[0]; w.Tool != "saw" || w.Status != "serving" || w.Declared != "readonly" || w.Tier != "irreversible" || len(w.Workers) != 1 ||
+		w.Workers[0].Worker != "w.1" || w.Workers[0].About != "a saw" || w.Counts != (client.RemoteCounts{}) {
+		t.Errorf("%+v", w)
+	}
+	store, err := c.ReadStore(ctx)
+	if err != nil || store.State == "" || store.Dir == "" {
+		t.Errorf("%+v, %v", store, err)
+	}
+	if _, err := c.RebuildReadStore(ctx, client.Act{}); err != nil {
+		t.Error(err)
+	}
+	for name, ask := range map[string]func() (client.Policy, error){
+		"the policy": func() (client.Policy, error) { return c.Policy(ctx) }, "a reload": func() (client.Policy, error) { return c.ReloadPolicy(ctx, client.Act{}) },
+	} {
+		if p, err := ask(); err != nil || p.Version != "test" || string(p.State) != `{"version":"test"}` {
+			t.Errorf("%s: %q %s, %v", name, p.Version, p.State, err)
+		}
+	}
+	if b, err := c.Breaker(ctx, "echo", ""); err != nil || b.Tool != "echo" || b.State != "closed" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if _, err := c.Explain(ctx, client.Supposition{}); !errors.Is(err, client.BadRequest) {
+		t.Errorf("a call of no tool is explained: %v", err)
+	}
+	if x, err := c.Explain(ctx, client.Supposition{Tool: "echo", Args: `{"v":1}`, CanAsk: true, Time: time.Date(2026, 11, 30, 9, 0, 0, 0, time.UTC)}); err != nil || x.Decision != "allow" || len(x.Texts) != 1 {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
+// TestASubmitterAsksAboutItself: what the policy's texts say is not everybody's, and what a
+// node hears is an observer's.
+func TestASubmitterAsksAboutItself(t *testing.T) {
+	_, as := guarded(t)
+	ctx := within(t)
+	if x, err := as("planner").Explain(ctx, client.Supposition{Tool: "echo", Args: map[string]any{"v": 1}}); err != nil || x.Decision != "allow" || x.Texts != nil {
+		t.Errorf("%+v, %v", x, err)
+	}
+	if _, err := as("planner").Explain(ctx, client.Supposition{Tool: "echo", Principal: &events.Principal{ID: "eye"}}); !errors.Is(err, client.OtherName) {
+		t.Errorf("a submitter asks about another one: %v", err)
+	}
+	for name, ask := range map[string]func(*client.Client) error{
+		"limits":  func(c *client.Client) error { return errOf(c.Limits(ctx)) },
+		"workers": func(c *client.Client) error { return errOf(c.Workers(ctx)) },
+		"policy":  func(c *client.Client) error { return errOf(c.Policy(ctx)) },
+	} {
+		if err := ask(as("planner")); !errors.Is(err, client.NotAllowed) {
+			t.Errorf("a submitter asks for the %s: %v", name, err)
+		}
+		must(t, ask(as("eye")))
+	}
+	if _, err := as("eye").ReloadPolicy(ctx, client.Act{}); !errors.Is(err, client.NotAllowed) {
+		t.Errorf("an observer has the policy read anew: %v", err)
+	}
+}
+
+func errOf[V any](_ V, err error) error { return err }

@@ -2,9 +2,14 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -226,6 +231,51 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// TestTLSIsTold: what two sides do not agree on is said at once, and not tried again.
+func TestTLSIsTold(t *testing.T) {
+	var asked atomic.Int32
+	count := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked.Add(1); next.ServeHTTP(w, r) })
+	}
+	quiet := func(s *httptest.Server) *httptest.Server {
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.Config.ConnState = func(_ net.Conn, at http.ConnState) {
+			if at == http.StateNew {
+				asked.Add(1)
+			}
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
+	plain := quiet(httptest.NewUnstartedServer(count(http.NotFoundHandler())))
+	plain.Start()
+	secure := quiet(httptest.NewUnstartedServer(count(http.NotFoundHandler())))
+	secure.StartTLS()
+	wants := quiet(httptest.NewUnstartedServer(count(http.NotFoundHandler())))
+	wants.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}
+	wants.StartTLS()
+	trusts := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	trusts.RootCAs.AddCert(wants.Certificate())
+	for address, c := range map[string]struct {
+		tls  *tls.Config
+		part string
+	}{
+		strings.Replace(plain.URL, "http:", "https:", 1): {nil, "HTTP response to HTTPS client"},
+		secure.URL: {nil, "certificate"},
+		wants.URL:  {trusts, "certificate required"},
+		strings.Replace(secure.URL, "https:", "http:", 1): {nil, "HTTP request to an HTTPS server"},
+	} {
+		asked.Store(0)
+		cl, err := client.New(address, client.Options{TLS: c.tls, Retry: client.Retry{Attempts: 5, First: time.Millisecond}})
+		must(t, err)
+		_, err = cl.Whoami(within(t))
+		if err == nil || !strings.Contains(err.Error(), c.part) || asked.Load() > 2 {
+			t.Errorf("%s: %d times, %v", address, asked.Load(), err)
+		}
+		cl.Close()
+	}
 }
 
 // TestContextEndsEverything: each wait ends with its context, and says so.

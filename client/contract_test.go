@@ -19,19 +19,28 @@ var leftOut = map[string][]string{
 	"Nodes":      {"waiting", "turns"},
 }
 
+// document is what the tests read of the OpenAPI document.
+type document struct {
+	Paths      map[string]map[string]any
+	Components struct {
+		Schemas map[string]struct {
+			Properties map[string]any
+		}
+	}
+}
+
+func described(t *testing.T) (doc document) {
+	t.Helper()
+	text, err := os.ReadFile("../schemas/openapi.json")
+	must(t, err)
+	must(t, json.Unmarshal(text, &doc))
+	return doc
+}
+
 // TestTypesAreThoseOfTheDocument: what the client reads and sends has the members that the
 // OpenAPI document gives the node's own types.
 func TestTypesAreThoseOfTheDocument(t *testing.T) {
-	text, err := os.ReadFile("../schemas/openapi.json")
-	must(t, err)
-	var doc struct {
-		Components struct {
-			Schemas map[string]struct {
-				Properties map[string]any
-			}
-		}
-	}
-	must(t, json.Unmarshal(text, &doc))
+	doc := described(t)
 	for name, v := range map[string]any{
 		"Turn": client.Turn{}, "Call": client.CallState{}, "Compensated": client.Compensated{}, "Messages": client.Messages{},
 		"Replied": client.Cancelled{}, "Resolution": client.Resolved{}, "Undone": client.Undone{}, "Approval": client.Approval{},
@@ -39,7 +48,9 @@ func TestTypesAreThoseOfTheDocument(t *testing.T) {
 		"Decided": client.Decided{}, "Answered": client.Answered{}, "Trace": client.Trace{}, "Moment": client.Moment{}, "Usage": client.Use{},
 		"Whoami": client.Whoami{}, "Node": client.Node{}, "NodeStatus": client.NodeSays{}, "Count": client.Count{}, "Nodes": client.Crew{},
 		"Circuit": client.Breaker{}, "Switched": client.Switched{}, "Problem": client.Problem{}, "FieldProblem": client.FieldProblem{},
-		"Streamed": client.Submitted{}, "StreamPreview": client.Preview{},
+		"Streamed": client.Submitted{}, "StreamPreview": client.Preview{}, "Limit": client.Limit{}, "LimitBucket": client.LimitBucket{},
+		"LimitHolder": client.LimitHolder{}, "WorkerTools": client.RemoteTools{}, "WorkerView": client.RemoteTool{}, "WorkerSeat": client.RemoteWorker{}, "WorkerCounts": client.RemoteCounts{},
+		"ReadStore": client.ReadStore{}, "Supposition": client.Supposition{}, "Explained": client.Explained{}, "PolicyText": client.PolicyText{},
 	} {
 		schema, ok := doc.Components.Schemas[name]
 		if !ok {

@@ -357,6 +357,45 @@ func ExampleClient_OpenBreaker() {
 	// closed <nil>
 }
 
+// What the gates would say of a call is asked before a model makes it. Nothing runs.
+func ExampleClient_Explain() {
+	ctx, c, end := example()
+	defer end()
+	for _, args := range []any{map[string]any{"order": "17", "amount": 12}, map[string]any{"order": 17}} {
+		x, err := c.Explain(ctx, client.Supposition{Tool: "charge", Args: args})
+		fmt.Println(x.Decision, x.Tier, x.Gate, x.Code, x.Path, err)
+	}
+	// Output:
+	// allow irreversible authorize   <nil>
+	// deny  validate INVALID_PARAM /amount <nil>
+}
+
+// Who holds the slots of a limit, and how many there are.
+func ExampleClient_Limits() {
+	ctx, c, end := example()
+	defer end()
+	out, err := c.Submit(ctx, client.Submission{Trace: "shop", Turn: "t1", Calls: []client.Call{{Tool: "sleep", Args: map[string]any{"ms": 600_000}}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for e, err := range c.Events(ctx, client.Query{Follow: true, Kinds: []string{"started"}}) {
+		fmt.Println(e.Kind, err)
+		break
+	}
+	list, err := c.Limits(ctx)
+	fmt.Println(list[0].ID, list[0].Tool, list[0].Concurrency, err)
+	for _, h := range list[0].Buckets[0].Holders {
+		fmt.Println("held by", h.Call)
+	}
+	_, err = c.Cancel(ctx, out.Key(), client.Act{})
+	fmt.Println(err)
+	// Output:
+	// started <nil>
+	// naps sleep 64 <nil>
+	// held by shop/t1/0
+	// <nil>
+}
+
 // Who the caller is at a node that asks, and what that allows.
 func ExampleClient_Whoami() {
 	ctx, c, end := example()

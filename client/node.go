@@ -79,10 +79,12 @@ func (c *Client) Nodes(ctx context.Context, log bool) (out Crew, err error) {
 	return out, c.get(ctx, "/v1/nodes", url.Values{"log": {fmt.Sprint(log)}}, &out)
 }
 
-// Breaker is the circuit of a tool, as the cluster has it.
+// Breaker is the circuit of a tool, or of one of the endpoints that it reaches, as the
+// cluster has it.
 type Breaker struct {
 	Tool       string    `json:"tool"`
-	State      string    `json:"state"` // closed, open or half_open
+	Circuit    string    `json:"circuit"` // the endpoint; "": the tool as a whole
+	State      string    `json:"state"`   // closed, open or half_open
 	Failures   int       `json:"failures"`
 	OpenedAt   time.Time `json:"opened_at"` // zero: it is closed
 	Until      time.Time `json:"until"`     // its next probe may pass then
@@ -93,7 +95,7 @@ type Breaker struct {
 	ProbeUntil time.Time `json:"probe_until"`
 }
 
-// Breakers are all circuits that are not closed, or have been open or have failures.
+// Breakers are all circuits that are not closed, or have failures.
 func (c *Client) Breakers(ctx context.Context) ([]Breaker, error) {
 	var out struct {
 		Breakers []Breaker `json:"breakers"`
@@ -102,41 +104,65 @@ func (c *Client) Breakers(ctx context.Context) ([]Breaker, error) {
 	return out.Breakers, err
 }
 
-// Switched is what was done to a circuit.
-type Switched struct {
-	Tool   string  `json:"tool"`
-	Status string  `json:"status"` // closed, already_closed or open
-	Was    Breaker `json:"was"`
+// Breaker is the circuit of a tool, or of one of the endpoints that it reaches, for example
+// https://example.com; "" is the tool as a whole. One of which nothing is known is closed.
+func (c *Client) Breaker(ctx context.Context, tool, circuit string) (out Breaker, err error) {
+	at, err := breaker(tool)
+	if err != nil {
+		return out, err
+	}
+	return out, c.get(ctx, at, circuitQuery(circuit), &out)
 }
 
-// ResetBreaker closes the circuit of a tool.
+// Switched is what was done to a circuit.
+type Switched struct {
+	Tool      string  `json:"tool"`
+	Circuit   string  `json:"circuit"`   // as in Breaker
+	Status    string  `json:"status"`    // closed, already_closed or open
+	Endpoints int     `json:"endpoints"` // how many circuits of the tool's endpoints were closed with it
+	Was       Breaker `json:"was"`
+
+	By events.Principal `json:"by"` // who has done it
+}
+
+// ResetBreaker closes the circuit of a tool, and those of all its endpoints; or the one
+// that a.Circuit names. Of a, the reason is not told.
 func (c *Client) ResetBreaker(ctx context.Context, tool string, a Act) (out Switched, err error) {
 	at, err := breaker(tool, "reset")
 	if err != nil {
 		return out, err
 	}
-	return out, c.post(ctx, at, struct {
-		Principal *events.Principal `json:"principal,omitempty"`
-	}{a.By}, &out)
+	_, err = c.do(ctx, request{method: "POST", path: at, query: circuitQuery(a.Circuit), body: byBody{a.By}, into: &out})
+	return out, err
 }
 
-// OpenBreaker switches a tool off for a time: 1 s to 30 days.
+// OpenBreaker switches a tool off for a time, 1 s to 30 days; or, of what it reaches, the
+// endpoint that a.Circuit names.
 func (c *Client) OpenBreaker(ctx context.Context, tool string, d time.Duration, a Act) (out Switched, err error) {
 	at, err := breaker(tool, "open")
 	if err != nil {
 		return out, err
 	}
-	return out, c.post(ctx, at, struct {
+	body := struct {
 		actBody
 		ForMS int64 `json:"for_ms"`
-	}{actBody{a.By, a.Reason}, d.Milliseconds()}, &out)
+	}{actBody{a.By, a.Reason}, d.Milliseconds()}
+	_, err = c.do(ctx, request{method: "POST", path: at, query: circuitQuery(a.Circuit), body: body, into: &out})
+	return out, err
 }
 
-func breaker(tool, below string) (string, error) {
+func circuitQuery(circuit string) url.Values {
+	v := make(url.Values)
+	set(v, "circuit", circuit)
+	return v
+}
+
+// breaker is the address of a tool's circuit, with what stands below it.
+func breaker(tool string, below ...string) (string, error) {
 	if tool == "" || strings.ContainsAny(tool, "/\\") {
 		return "", fmt.Errorf("tool %.80q: want the name of one", tool)
 	}
-	return path("v1", "breakers", tool, below), nil
+	return path(append([]string{"v1", "breakers", tool}, below...)...), nil
 }
 
 // Blob is the bytes that a digest names, for example the whole of a cut answer. turn is

@@ -16,12 +16,14 @@ import (
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/gateway/keys"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/policy/access"
 	"github.com/sluice-run/sluice/projections/readstore"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/fixture"
 	"github.com/sluice-run/sluice/tools/fs"
+	"github.com/sluice-run/sluice/tools/remote"
 )
 
 // node is a real node in this process, with its HTTP door: its log is in memory, and its
@@ -74,7 +76,12 @@ func start(s settings) (*node, error) {
 	if err != nil {
 		return n, err
 	}
-	node, err := actors.New(actors.Config{Bus: b, Registry: registry, Authorizer: allow{}, Boot: "node", Name: "node", Workspace: dir})
+	rules, err := lifecycle.NewLimits([]lifecycle.LimitRule{{ID: "naps", Tool: "sleep", Concurrency: 64, Wait: time.Minute}})
+	if err != nil {
+		return n, err
+	}
+	limits := func() lifecycle.Limits { return rules }
+	node, err := actors.New(actors.Config{Bus: b, Registry: registry, Authorizer: allow{}, Limits: limits, Boot: "node", Name: "node", Workspace: dir})
 	if err != nil {
 		return n, err
 	}
@@ -91,8 +98,17 @@ func start(s settings) (*node, error) {
 	}
 	store.Start(ctx)
 	n.stops = append(n.stops, store.Stop)
+	roster, err := remote.New(remote.Config{Workers: b, Registry: registry, Boot: "node"})
+	if err != nil {
+		return n, err
+	}
+	n.stops = append(n.stops, func() error { roster.Stop(); return nil })
+	if err := roster.Start(ctx, 0); err != nil {
+		return n, err
+	}
 	n.api = gateway.NewAPI(gateway.APIConfig{
 		Desk: n.desk, Store: store, Policy: allow{}, Keys: s.keys, Limits: s.limits, Ping: 50 * time.Millisecond,
+		Rules: limits, Explain: explains(registry), Workers: roster.View,
 		Tools: func(context.Context, string) (json.RawMessage, error) { return tools.OpenAI(registry.List()) },
 	})
 	h := n.api.Handler()
@@ -103,6 +119,25 @@ func start(s settings) (*node, error) {
 	n.url = n.server.URL
 	n.stops = append(n.stops, func() error { n.api.Close(); n.server.CloseClientConnections(); n.server.Close(); return nil })
 	return n, nil
+}
+
+// explains is what a node's gates say of a call.
+func explains(r *tools.Registry) func(context.Context, gateway.Supposed) (gateway.Explained, error) {
+	gates := actors.Gates{Registry: r, Authorizer: allow{}}
+	return func(_ context.Context, x gateway.Supposed) (gateway.Explained, error) {
+		call := x.Turn.Calls[0]
+		args, fault := lifecycle.Parse(call.Args.Text)
+		found, verdict := gates.Static(&actors.Asked{Tool: call.Tool, Args: args, Fault: fault, Raw: &call, Turn: &x.Turn, Key: x.Key})
+		last := found[len(found)-1]
+		out := gateway.Explained{
+			Decision: policy.Allow, Gate: string(last.Gate), Code: last.Code, Reason: last.Reason, Path: last.Path, Policies: []string{},
+			Policy: last.Policy, Tier: verdict.Tier, Texts: []gateway.PolicyText{{ID: "all", Line: 1, Text: "permit (principal, action, resource);"}},
+		}
+		if last.Ruling == lifecycle.Deny {
+			out.Decision = policy.Deny
+		}
+		return out, nil
+	}
 }
 
 func registryOf(dir string, u actors.UndoConfig) (*tools.Registry, error) {

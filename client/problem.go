@@ -85,6 +85,9 @@ const (
 	NoApproval        Code = "no-approval"
 	NotFound          Code = "not-found"
 	NoStore           Code = "no-store"
+	NoPolicy          Code = "no-policy"
+	NoWorkers         Code = "no-workers"
+	PolicyRefused     Code = "policy-refused"
 	TurnExists        Code = "turn-exists" // with other calls
 	OtherArguments    Code = "other-arguments"
 	Superseded        Code = "superseded"

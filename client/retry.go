@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -154,6 +155,7 @@ func (c *Client) do(ctx context.Context, r request) (answer, error) {
 func passing(err error) bool {
 	var p *Problem
 	var bad *tls.CertificateVerificationError
+	var alert *net.OpError
 	switch {
 	case errors.As(err, &p):
 		switch p.Status {
@@ -161,7 +163,9 @@ func passing(err error) bool {
 			return true
 		}
 		return false
-	case errors.Is(err, errLong), errors.Is(err, errMedia), errors.As(err, &bad):
+	case errors.Is(err, errLong), errors.Is(err, errMedia), errors.As(err, &bad), errors.Is(err, http.ErrSchemeMismatch):
+		return false
+	case errors.As(err, &alert) && alert.Op == "remote error": // of TLS: the other side wants another certificate, or version
 		return false
 	}
 	return true // it was not heard

@@ -33,7 +33,12 @@ type attempt struct {
 	reply string // where to answer
 	seq   int
 	stop  context.CancelCauseFunc // of the handler's context; nil until it runs
+	news  *wire.Answer            // the newest progress that was not said yet; nil: there is none
+	said  time.Time               // when a sign of life was last given
 }
+
+// progressEvery is the shortest time between two signs of life: a node hears only so many.
+const progressEvery = 100 * time.Millisecond
 
 var errCancelled = errors.New("the node asks for the end of the attempt")
 
@@ -85,7 +90,7 @@ func (a *attempt) work() (wire.Answer, *wire.Go) {
 	a.mu.Lock()
 	a.stop = cancel
 	a.mu.Unlock()
-	a.beat()
+	a.sign()
 	if g.LeftMS <= 0 {
 		return wire.Answer{Type: wire.TypeError, Error: &wire.Error{
 			Code: events.Timeout, Class: events.ClassTimeout, Effects: events.EffectsNone, Message: "the deadline had passed before the worker could begin",
@@ -100,7 +105,7 @@ func (a *attempt) work() (wire.Answer, *wire.Go) {
 		case answer := <-end:
 			return answer, &g
 		case <-tick.C:
-			a.beat()
+			a.sign()
 		case m := <-a.in:
 			if m.kind == wire.TypeCancel {
 				cancel(errCancelled)
@@ -174,7 +179,29 @@ func (a *attempt) answer(v wire.Answer) wire.Answer {
 	return v
 }
 
-func (a *attempt) beat() { a.answer(wire.Answer{Type: wire.TypeBeat}) }
+// progress says how far the attempt is, unless something was said just now: then the newest
+// is said with the next sign of life.
+func (a *attempt) progress(text string, done, total float64) {
+	a.mu.Lock()
+	a.news = &wire.Answer{Type: wire.TypeProgress, Text: text, Done: done, Total: total}
+	due := time.Since(a.said) >= progressEvery
+	a.mu.Unlock()
+	if due {
+		a.sign()
+	}
+}
+
+// sign gives a sign of life, with the newest progress.
+func (a *attempt) sign() {
+	a.mu.Lock()
+	v := wire.Answer{Type: wire.TypeBeat}
+	if a.news != nil {
+		v = *a.news
+	}
+	a.news, a.said = nil, time.Now()
+	a.mu.Unlock()
+	a.answer(v)
+}
 
 // last is the end of an attempt, ready to be said.
 type last struct {
@@ -250,9 +277,7 @@ func (a *attempt) handle(ctx context.Context, work wire.Work) wire.Answer {
 	t := Task{
 		Call: work.Call, Tool: work.Tool, Attempt: work.Attempt, Key: work.Key, Mode: work.Mode, Args: work.Args, Deadline: work.Deadline,
 		Given: work.Given, Traceparent: work.Traceparent,
-		Progress: func(text string, done, total float64) {
-			a.answer(wire.Answer{Type: wire.TypeProgress, Text: text, Done: done, Total: total})
-		},
+		Progress: a.progress,
 	}
 	if a.offer.Verb == wire.VerbProbe {
 		found, out, err := a.tool.Probe(ctx, t)

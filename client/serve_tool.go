@@ -212,8 +212,8 @@ func (t WorkerTool) served() (*served, error) {
 	if len(t.Schema) == 0 {
 		t.Schema = json.RawMessage(`{"type":"object"}`)
 	}
-	if !plain(strings.ReplaceAll(t.Name, "_", "-"), wire.MaxToolName) || strings.Contains(t.Name, "__") || strings.IndexAny(t.Name, "_-") == 0 {
-		return nil, fmt.Errorf("a name is 1 to %d of A-Za-z0-9_-, the first a letter or a digit, without __", wire.MaxToolName)
+	if !plain(strings.ReplaceAll(t.Name, "_", "-"), events.MaxToolName) || strings.Contains(t.Name, "__") || strings.IndexAny(t.Name, "_-") == 0 {
+		return nil, fmt.Errorf("a name is 1 to %d of A-Za-z0-9_-, the first a letter or a digit, without __", events.MaxToolName)
 	}
 	d := wire.Definition{
 		Description: t.Description, Version: t.Version, Schema: t.Schema, Tier: t.Tier, HonoursKey: t.HonoursKey, Key: t.Key,

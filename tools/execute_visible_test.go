@@ -28,6 +28,11 @@ func TestVisible(t *testing.T) {
 		"\\\x1b":                           `\\\u001b`,
 		`a\\b`:                             `a\\b`,
 		"\ufffd":                           "\ufffd",
+		"e\u0301 हिन्दी ภาษาไทย שָׁלוֹם": "e\u0301 हिन्दी ภาษาไทย שָׁלוֹם",
+		"\u0301rm":                         `\u0301rm`,
+		"a \u0301| \u0338\x1b\u0301":       `a \u0301| \u0338\u001b\u0301`,
+		"a\u0301\u0302\u0303\u0304\u0305b": "a\u0301\u0302\u0303\u0304" + `\u0305b`,
+		"\\\u0301":                         `\\\u0301`,
 	} {
 		if got := tools.Visible(in); got != want {
 			t.Errorf("%q: got %s, want %s", in, got, want)

@@ -32,6 +32,7 @@ func TestValidateTellsEveryErrorWithItsPlace(t *testing.T) {
 		"list":{"type":"array","items":{"type":"object","required":["a/b"],"properties":{"a/b":{"type":"boolean"}}}},
 		"either":{"anyOf":[{"type":"string"},{"type":"null"}]},
 		"form":{"oneOf":[{"type":"object","required":["x"]},{"type":"object","required":["y"]}]},
+		"big":{"maximum":9007199254740992,"minimum":-0.25},"small":{"exclusiveMinimum":0,"exclusiveMaximum":1,"multipleOf":0.01},"pair":{"minItems":2,"maxItems":2},
 		"kind":{"enum":["a","b"]}}}`
 	for _, c := range []struct {
 		args string
@@ -46,7 +47,13 @@ func TestValidateTellsEveryErrorWithItsPlace(t *testing.T) {
 		{`{"v":"1","w":7,"x~y":0}`, []string{
 			`/v must be integer, not string`, `/w must be string, not number`, `/x~0y "x~y" is no argument here: leave it out`,
 		}},
-		{`{"v":1,"w":"abcd"}`, []string{`/w maxLength: got 4, want 3`}},
+		{`{"v":1,"w":"a","big":9007199254740993}`, []string{"/big must be at most 9007199254740992, not 9007199254740993"}},
+		{`{"v":1,"w":"a","big":-0.250000000000000001}`, []string{"/big must be at least -0.25, not -0.250000000000000001"}},
+		{`{"v":1,"w":"a","small":0.0}`, []string{"/small must be more than 0, not 0"}},
+		{`{"v":1,"w":"a","small":0.015}`, []string{"/small must be a multiple of 0.01, not 0.015"}},
+		{`{"v":1,"w":"a","small":1,"pair":[1]}`, []string{"/pair must have at least 2 entries, and has 1", "/small must be less than 1, not 1"}},
+		{`{"v":1,"w":"a","pair":[1,2,3]}`, []string{"/pair must have at most 2 entries, and has 3"}},
+		{`{"v":1,"w":"abcd"}`, []string{`/w must have at most 3 characters, and has 4`}},
 		{`{"v":1,"w":"a","list":[{"a/b":true},{},{"a/b":1}]}`, []string{
 			`/list/1/a~1b "a/b" is required and missing`, `/list/2/a~1b must be boolean, not number`,
 		}},

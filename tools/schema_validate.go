@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -256,6 +257,19 @@ func sentence(e *jsonschema.ValidationError) string {
 		return shorten(fmt.Sprintf("must match the regular expression %s", k.Want), 300)
 	case *kind.Format:
 		return shorten(fmt.Sprintf("must be a valid %s", k.Want), 300)
+	case *kind.Minimum:
+		return compared("at least", k.Want, k.Got)
+	case *kind.Maximum:
+		return compared("at most", k.Want, k.Got)
+	case *kind.ExclusiveMinimum:
+		return compared("more than", k.Want, k.Got)
+	case *kind.ExclusiveMaximum:
+		return compared("less than", k.Want, k.Got)
+	case *kind.MultipleOf:
+		return compared("a multiple of", k.Want, k.Got)
+	}
+	if text := counted(e.ErrorKind); text != "" {
+		return text
 	}
 	unit := (&jsonschema.ValidationError{
 		SchemaURL: e.SchemaURL, InstanceLocation: e.InstanceLocation, ErrorKind: e.ErrorKind,
@@ -264,6 +278,41 @@ func sentence(e *jsonschema.ValidationError) string {
 		return "is not allowed by the schema"
 	}
 	return shorten(unit.Error.String(), 300)
+}
+
+// compared says what a number must be, to the last digit: what is rounded says nothing
+// of two that are close.
+func compared(how string, want, got *big.Rat) string {
+	return fmt.Sprintf("must be %s %s, not %s", how, decimal(want), decimal(got))
+}
+
+func decimal(r *big.Rat) string {
+	const most = 40 // places behind the point
+	n, _ := r.FloatPrec()
+	return shorten(r.FloatString(min(n, most)), 60)
+}
+
+// counted says how many of something there may be; "" for a keyword that is about
+// something else.
+func counted(k jsonschema.ErrorKind) string {
+	say := func(how string, want int, what string, got int) string {
+		return fmt.Sprintf("must have %s %d %s, and has %d", how, want, what, got)
+	}
+	switch k := k.(type) {
+	case *kind.MinLength:
+		return say("at least", k.Want, "characters", k.Got)
+	case *kind.MaxLength:
+		return say("at most", k.Want, "characters", k.Got)
+	case *kind.MinItems:
+		return say("at least", k.Want, "entries", k.Got)
+	case *kind.MaxItems:
+		return say("at most", k.Want, "entries", k.Got)
+	case *kind.MinProperties:
+		return say("at least", k.Want, "members", k.Got)
+	case *kind.MaxProperties:
+		return say("at most", k.Want, "members", k.Got)
+	}
+	return ""
 }
 
 // shorten cuts s to n bytes, never inside a rune.

@@ -65,7 +65,7 @@ export class Worker {
     }, EVERY);
     await this.nc.flush();
     const silence = setTimeout(() => {
-      if (!this.told.size) console.error(`no node has answered: is there one that hears workers, and may ${this.name.split(".")[0]} serve these tools? (NATS_WORKER)`);
+      if (!this.told.size) console.error(`no node has answered: is there one that hears workers, and may ${this.name.split(".")[0]} serve these tools (NATS_WORKER), and are their names allowed?`);
     }, 5000);
     await new Promise((stop) => { process.once("SIGTERM", stop); process.once("SIGINT", stop); });
     clearInterval(beat);
@@ -132,12 +132,21 @@ export class Worker {
 
   async #run(task, work) {
     const say = (message) => this.send(task.reply, { seq: ++task.seq, ...message, id: task.id, worker: this.name });
-    const beat = setInterval(() => say({ type: "beat" }), task.go.beat_ms);
+    let news, spoke = 0; // progress that was not said yet, and when something last was
+    const sign = () => {
+      say(news ?? { type: "beat" });
+      [news, spoke] = [undefined, Date.now()];
+    };
+    const progress = (text, done = 0, total = 0) => { // at most ten times a second: what comes between is said with the next sign of life
+      news = { type: "progress", text, done, total };
+      if (Date.now() - spoke > 100) sign();
+    };
+    const beat = setInterval(sign, task.go.beat_ms);
     const late = setTimeout(() => task.abort.abort("deadline"), task.go.left_ms);
-    say({ type: "beat" });
+    sign();
     const { tool, verb, args, ...rest } = work;
     const last = await this.#attempt({
-      ...rest, tool, verb, signal: task.abort.signal, progress: (text, done = 0, total = 0) => say({ type: "progress", text, done, total }),
+      ...rest, tool, verb, signal: task.abort.signal, progress,
     }, args);
     clearInterval(beat);
     clearTimeout(late);

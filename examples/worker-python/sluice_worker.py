@@ -38,10 +38,17 @@ class Task:
         self.cancelled = threading.Event()  # set where the node wants the end, or the time is up
         self.over = threading.Event()       # the node has heard the end, or somebody else has the attempt
         self.reply, self.go, self.work, self.parts, self.seq, self.born = "", None, None, [], 0, time.monotonic()
-        self.lock = threading.Lock()
+        self.lock, self.news, self.spoke = threading.Lock(), None, 0.0
 
     def progress(self, text="", done=0, total=0):
-        self.say({"type": "progress", "text": text, "done": done, "total": total})
+        """Says how far it is, at most ten times a second: what comes between is said with the next sign of life."""
+        self.news = {"type": "progress", "text": text, "done": done, "total": total}
+        if time.monotonic() - self.spoke > 0.1:
+            self.sign()
+
+    def sign(self):
+        news, self.news, self.spoke = self.news, None, time.monotonic()
+        self.say(news or {"type": "beat"})
 
     def say(self, message):
         with self.lock:
@@ -99,7 +106,7 @@ class Worker:
             if silent and time.monotonic() > silent:
                 silent = 0
                 if not self.told:
-                    print(f"no node has answered: is there one that hears workers, and may {self.user} serve these tools? (NATS_WORKER)", flush=True)
+                    print(f"no node has answered: is there one that hears workers, and may {self.user} serve these tools (NATS_WORKER), and are their names allowed?", flush=True)
             for task in list(self.tasks.values()):  # accepted, and nobody said go
                 if not task.go and time.monotonic() - task.born > 10:
                     self.tasks.pop(task.id, None)
@@ -142,7 +149,7 @@ class Worker:
             self.announce()
         elif kind == "told":
             fresh = m["tool"] not in self.told
-            self.told.setdefault(m["tool"], set()).add(m["definition"])
+            self.told.setdefault(m["tool"], set()).add(m.get("definition"))  # none: it makes no sense
             if m["status"] == "refused":
                 print("a node refuses", m["tool"], "-", m.get("why"), flush=True)
             if fresh and len(self.told) == len(self.tools):
@@ -169,11 +176,11 @@ class Worker:
 
         def beats():
             while not ended.wait(max(0.01, min(beat, end - time.monotonic())) if not task.cancelled.is_set() else beat):
-                task.say({"type": "beat"})
+                task.sign()
                 if time.monotonic() >= end:
                     task.cancelled.set()
         threading.Thread(target=beats, daemon=True).start()
-        task.say({"type": "beat"})
+        task.sign()
         last = self._attempt(task)
         ended.set()
         last["seq"] = task.seq + 1  # the same, however often it is said

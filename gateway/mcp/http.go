@@ -2,12 +2,15 @@ package mcp
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sluice-run/sluice/gateway"
@@ -51,7 +54,11 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			v.session = traceID("session", id)
 		}
 	}
+	asked := body
 	body, held, err := d.ids.in(body)
+	if err == nil && r.Method == http.MethodPost && !json.Valid(body) {
+		err = &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the body is not one JSON value"}
+	}
 	if err != nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
@@ -63,6 +70,9 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.enter(v)
 	r.Header.Set(visitHeader, v.id)
 	out := &reply{ResponseWriter: w, control: http.NewResponseController(w)}
+	if r.Method == http.MethodPost {
+		out.asked = asked
+	}
 	if !v.stream {
 		out.session = func(id string) { d.own(id, who) }
 	}
@@ -161,6 +171,8 @@ type reply struct {
 	control *http.ResponseController
 	session func(id string)     // hears of a session's id; nil: there is none
 	ids     func([]byte) []byte // gives ids back as they came, in an event or message that is whole; nil: there are none
+	asked   []byte              // the message that is answered, as it came; nil: there is none
+	refused int                 // a status whose text is still to come, which is told as an error of JSON-RPC; 0: none
 
 	mu     sync.Mutex
 	wrote  bool
@@ -170,6 +182,10 @@ type reply struct {
 // WriteHeader is http.ResponseWriter's. No answer is kept by anybody.
 func (t *reply) WriteHeader(status int) {
 	h := t.Header()
+	if status == http.StatusBadRequest && t.asked != nil && strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+		t.refused = status
+		return
+	}
 	h.Set("Cache-Control", "no-store, no-transform")
 	if h.Get("Content-Type") == "text/event-stream" {
 		h.Set("X-Accel-Buffering", "no")
@@ -185,6 +201,9 @@ func (t *reply) WriteHeader(status int) {
 
 // Write is http.ResponseWriter's, for a client that may be slow, within bounds.
 func (t *reply) Write(b []byte) (int, error) {
+	if t.refused != 0 {
+		return len(b), t.refuse(strings.TrimSpace(string(b)))
+	}
 	t.mu.Lock()
 	wrote := t.wrote
 	t.mu.Unlock()
@@ -202,6 +221,38 @@ func (t *reply) Write(b []byte) (int, error) {
 		n = len(b)
 	}
 	return min(n, len(b)), err
+}
+
+// What the SDK's words for a message that it does not take begin with.
+const (
+	wordsUnknown = "JSON RPC not handled"
+	wordsLacking = "invalid request: missing required"
+	wordsBroken  = "malformed payload"
+)
+
+// refuse tells the SDK's words for a message that it does not take as the protocol has it:
+// programs read errors of JSON-RPC, not words. What is only told, and that nobody here
+// knows, is no error.
+func (t *reply) refuse(words string) error {
+	status, id := t.refused, idOf(t.asked)
+	t.refused = 0
+	e := &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: words}
+	switch {
+	case strings.HasPrefix(words, wordsUnknown) && id == nil:
+		t.Header().Del("Content-Type")
+		t.WriteHeader(http.StatusAccepted)
+		return nil
+	case strings.HasPrefix(words, wordsUnknown):
+		status, e.Code = http.StatusOK, jsonrpc.CodeMethodNotFound
+	case strings.HasPrefix(words, wordsLacking) && id != nil:
+		status, e.Code = http.StatusOK, jsonrpc.CodeInvalidParams
+	case strings.HasPrefix(words, wordsBroken):
+		e.Code = jsonrpc.CodeParseError
+	}
+	t.Header().Set("Content-Type", "application/json")
+	t.WriteHeader(status)
+	_, err := t.Write(refusal(id, e))
+	return err
 }
 
 // FlushError is http.ResponseController's.

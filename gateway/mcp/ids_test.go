@@ -70,6 +70,33 @@ func TestIDsComeBackAsTheyWere(t *testing.T) {
 	})
 }
 
+// TestWhatIsNotTakenIsRefusedInJSON: programs read errors of JSON-RPC, with the id that they
+// have sent, in each revision; and what is only told, and not known here, is no error.
+func TestWhatIsNotTakenIsRefusedInJSON(t *testing.T) {
+	p := newWorld(t, making{}).poster("2025-11-25")
+	for body, want := range map[string]struct {
+		status int
+		says   string
+	}{
+		`{"jsonrpc":"2.0","id":2.5,"method":"nope/x"}`:                                     {http.StatusOK, `{"jsonrpc":"2.0","id":2.5,"error":{"code":-32601,`},
+		`{"jsonrpc":"2.0","id":"a","method":"tools/call"}`:                                 {http.StatusOK, `{"jsonrpc":"2.0","id":"a","error":{"code":-32602,`},
+		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo"}}`:                 {http.StatusBadRequest, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`},
+		`{"jsonrpc":"2.0","method":"notifications/whatever"}`:                              {http.StatusAccepted, ""},
+		`{"jsonrpc":"1.0","id":3,"method":"ping"}`:                                         {http.StatusBadRequest, `{"jsonrpc":"2.0","id":3,"error":{"code":-32700,`},
+		`[{"jsonrpc":"2.0","id":3,"method":"ping"}]`:                                       {http.StatusBadRequest, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`},
+		`{"jsonrpc":"2.0","id":3,"method":"ping"}{"jsonrpc":"2.0","id":4,"method":"ping"}`: {http.StatusBadRequest, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`},
+		`nonsense`: {http.StatusBadRequest, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`},
+		``:         {http.StatusBadRequest, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,`},
+		`{"jsonrpc":"2.0","id":5,"method":"logging/setLevel","params":{"level":"loud"}}`: {http.StatusOK, `"id":5,"error":{"code":-32602,"message":"there is no level`},
+		`{"jsonrpc":"2.0","id":6,"method":"ping"}`:                                       {http.StatusOK, `{"jsonrpc":"2.0","id":6,"result":{}}`},
+	} {
+		status, said := p.post(body)
+		if status != want.status || !strings.Contains(said, want.says) || want.says == "" && said != "" {
+			t.Errorf("%s: %d %s", body, status, said)
+		}
+	}
+}
+
 // TestNeighboursAreTwo: ids that would be one to float64 are two requests of a session at
 // once, and a cancel reaches the one that it names.
 func TestNeighboursAreTwo(t *testing.T) {

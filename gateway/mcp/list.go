@@ -88,6 +88,9 @@ func (d *Door) chosen(name string) bool {
 // and looks whether it has come since the last look.
 func (d *Door) middleware(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+		if err := checkLevel(req); err != nil {
+			return nil, err
+		}
 		switch r := req.(type) {
 		case *sdk.ListToolsRequest:
 			return d.list(ctx, r)

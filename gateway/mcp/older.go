@@ -5,6 +5,8 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -15,6 +17,18 @@ import (
 func logging(c *sdk.ServerCapabilities) *sdk.ServerCapabilities {
 	c.Logging = &sdk.LoggingCapabilities{}
 	return c
+}
+
+// levels are those of log messages, in the protocol.
+var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+
+// checkLevel refuses a request for log messages of a level that there is not.
+func checkLevel(req sdk.Request) error {
+	r, ok := req.(*sdk.ServerRequest[*sdk.SetLoggingLevelParams])
+	if !ok || slices.Contains(levels, string(r.Params.Level)) {
+		return nil
+	}
+	return invalid("there is no level %.40q: use one of %s", string(r.Params.Level), strings.Join(levels, ", "))
 }
 
 // logged sends a tool's words as a log message, to a client that has asked for such.

@@ -83,13 +83,35 @@ type place struct {
 // missing says whether nothing is there.
 func (p place) missing() bool { return p.info == nil }
 
-// openRoot opens the workspace of an attempt. Its error is ours: the model
-// cannot do anything about a node that lacks its workspace.
+// openRoot opens the workspace of an attempt.
 func openRoot(in tools.Invocation) (*os.Root, error) {
 	if !filepath.IsAbs(in.Workspace) {
 		return nil, fmt.Errorf("workspace %q is not an absolute path", in.Workspace)
 	}
-	return os.OpenRoot(in.Workspace)
+	return Open(in.Workspace)
+}
+
+// Open opens a workspace. It never waits, whatever stands in the folder's place. It
+// returns a *tools.Error where there is no such folder on this node, which no argument of
+// a call can mend: who submits has named it.
+func Open(workspace string) (*os.Root, error) {
+	info, err := os.Stat(workspace) // to open a pipe would wait for its other end
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	var root *os.Root
+	if err == nil {
+		root, err = os.OpenRoot(workspace)
+	}
+	if err != nil {
+		var short error = err
+		if pe, ok := errors.AsType[*fs.PathError](err); ok {
+			short = pe.Err
+		}
+		return nil, refusal(events.ExecutionError, events.ClassTool, "",
+			"the workspace %q of this turn cannot be opened on this node (%v): whoever submits must name a folder that is there", workspace, short)
+	}
+	return root, nil
 }
 
 // Resolve is the one name of a file in a workspace: relative, clean, symbolic
@@ -97,7 +119,7 @@ func openRoot(in tools.Invocation) (*os.Root, error) {
 // meet however a model wrote the path. It returns a *tools.Error where the
 // path leads out of the workspace.
 func Resolve(workspace, given string) (string, error) {
-	root, err := os.OpenRoot(workspace)
+	root, err := Open(workspace)
 	if err != nil {
 		return "", err
 	}

@@ -78,7 +78,7 @@ func seenAs(at place, digest string, size int64, info os.FileInfo) []events.Seen
 // none. Its Path is the real name; see Resolve. It returns a *tools.Error for
 // what is no regular file, too large to be read, or lies outside.
 func Look(ctx context.Context, workspace, given string) (events.Seen, error) {
-	root, err := os.OpenRoot(workspace)
+	root, err := Open(workspace)
 	if err != nil {
 		return events.Seen{}, err
 	}

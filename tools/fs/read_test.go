@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -111,12 +112,39 @@ func TestReadRefusesWhatItCannotLookThrough(t *testing.T) {
 	}
 	in := b.invocation(ReadName, m{"path": "x"})
 	tool, _ := b.reg.Lookup(ReadName)
-	for _, w := range []string{"", "relative", filepath.Join(b.dir, "none")} {
+	for _, w := range []string{"", "relative"} {
 		in.Workspace = w
 		_, err := tool.Run(t.Context(), in)
 		if _, told := errors.AsType[*tools.Error](err); err == nil || told {
 			t.Errorf("workspace %q: got %v, want an error that is ours", w, err)
 		}
+	}
+}
+
+// A workspace that is no folder is told, and is never waited for.
+func TestTheWorkspaceIsAFolder(t *testing.T) {
+	b := newBench(t, nil)
+	b.put("file", "x")
+	if err := syscall.Mkfifo(filepath.Join(b.dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []struct {
+		name string
+		args m
+	}{{ReadName, m{"path": "x"}}, {WriteName, m{"path": "x", "text": "y"}}, {GlobName, m{"pattern": "*"}}, {GrepName, m{"pattern": "x"}}, {EditName, m{"path": "x", "old_string": "a", "new_string": "b"}}} {
+		for _, w := range []string{"none", "file", "pipe", strings.Repeat("n", 300)} {
+			in := b.invocation(tool.name, tool.args)
+			in.Workspace = filepath.Join(b.dir, w)
+			run, _ := b.reg.Lookup(tool.name)
+			_, err := run.Run(t.Context(), in)
+			e, told := errors.AsType[*tools.Error](err)
+			if !told || e.Class != events.ClassTool || e.Effects != events.EffectsNone || !strings.Contains(e.Message, "name a folder that is there") {
+				t.Errorf("%s in %.20s: %v", tool.name, w, err)
+			}
+		}
+	}
+	if _, err := Look(t.Context(), filepath.Join(b.dir, "pipe"), "x"); err == nil {
+		t.Error("a pipe was looked through")
 	}
 }
 

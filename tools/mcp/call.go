@@ -117,6 +117,9 @@ func (x *session) call(ctx, outer context.Context, in tools.Invocation, d defini
 	defer unwanted()
 	_, err = x.cs.CallTool(f.with(ctx), params)
 	r, sent := f.abandon(x.lateTo(outer, d, later))
+	if r != nil && callers.Err() != nil && unreachable(r) {
+		r, err = nil, context.Cause(callers) // it broke since nobody waits any more
+	}
 	if r == nil && err == nil {
 		err = errors.New("the answer was not seen")
 	}
@@ -209,7 +212,7 @@ func progressOf(in tools.Invocation) func(json.RawMessage) {
 			return
 		}
 		begun, last = true, p.Progress
-		in.Progress(events.Progress{Text: visibleLines(p.Message), Done: p.Progress, Total: p.Total})
+		in.Progress(events.Progress{Text: visibleLines(clip(p.Message, maxDescription)), Done: p.Progress, Total: p.Total})
 	}
 }
 
@@ -220,12 +223,12 @@ func (x *session) broken(ctx, outer context.Context, sent bool, err error) error
 		e.Effects = events.EffectsNone
 	}
 	switch cause := context.Cause(ctx); {
-	case outer.Err() != nil: // the attempt is to end, and says itself why
-		e.Code, e.Class, e.Message = events.CodeCancelled, events.ClassCancelled, whatItKnows(sent)
 	case errors.Is(cause, errSlow):
 		e.Code, e.Class = events.MCPTimeout, events.ClassTimeout
 		e.Message = "the server did not answer in time; " + whatItKnows(sent)
 		x.suspect()
+	case outer.Err() != nil: // the attempt is to end, and says itself why
+		e.Code, e.Class, e.Message = events.CodeCancelled, events.ClassCancelled, whatItKnows(sent)
 	default:
 		if x.pipe != nil && sent {
 			family.Within(time.Second, x.ctx.Done()) // it knows why

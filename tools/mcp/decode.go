@@ -16,7 +16,7 @@ import (
 // wherever it stands: in results, in lists of tools, in what people are asked. An answer
 // whose id is a number in quotes answers that number: all ids of ours are numbers.
 func decode(data []byte) (jsonrpc.Message, error) {
-	msg, err := jsonrpc.DecodeMessage(events.WholeJSON(data))
+	msg, err := jsonrpc.DecodeMessage(events.WholeJSON(bytes.TrimPrefix(data, byteOrder)))
 	r, isAnswer := msg.(*jsonrpc.Response)
 	if err != nil || !isAnswer {
 		return msg, err
@@ -31,6 +31,9 @@ func decode(data []byte) (jsonrpc.Message, error) {
 	}
 	return r, nil
 }
+
+// byteOrder is the mark that some programs begin their output with.
+var byteOrder = []byte("\xef\xbb\xbf")
 
 // able is what a server says of itself, so that it can be decoded: see objects.
 func able(result json.RawMessage) json.RawMessage {

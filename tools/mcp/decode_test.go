@@ -168,3 +168,26 @@ func FuzzAnswersIn(f *testing.F) {
 		}
 	})
 }
+
+// An answer that can be read is no result all the same: what is wrong with it is said in
+// words, and nobody is told of a success.
+func TestAnswersThatAreNoResults(t *testing.T) {
+	everywhere(t, events.Irreversible, func(t *testing.T, w *world) {
+		for result, says := range map[string]string{
+			`[]`:                              "it is no object, but of type array",
+			`"done"`:                          "it is no object, but of type string",
+			`{"content":[],"isError":"yes"}`:  "its isError is of type string",
+			`{"content":{"type":"text"}}`:     "its content is of type object",
+			`{"task":{"taskId":"1"}}`:         "has begun a task",
+			`{"resultType":"x","content":[]}`: "a kind that is not known here: x",
+		} {
+			r := w.verbatim(`{"jsonrpc":"2.0","id":ID,"result":` + result + `}`)
+			if r.Class != events.ClassTool || r.Effects != events.EffectsPossible || !strings.Contains(r.Result.Error.Message, says) || strings.Contains(r.Result.Error.Message, "Go ") {
+				t.Errorf("%s: %+v: %+v", result, r, r.Result.Error)
+			}
+		}
+		if r := w.verbatim("\uFEFF" + `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"marked"}]}}`); r.Result.Text.Text != "marked" {
+			t.Errorf("behind a byte order mark: %+v", r)
+		}
+	})
+}

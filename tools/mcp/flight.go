@@ -88,6 +88,13 @@ func (f *flight) lands(r *jsonrpc.Response) {
 	}
 }
 
+// landed says whether the answer has come.
+func (f *flight) landed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answer != nil
+}
+
 // abandon says that nobody waits any more. It returns the answer if there is one by now;
 // one that comes later goes to late, which may be nil.
 func (f *flight) abandon(late func(*jsonrpc.Response)) (r *jsonrpc.Response, sent bool) {
@@ -116,6 +123,7 @@ type tap struct {
 	byToken map[string]*flight
 	left    []jsonrpc.ID // of flights that nobody waits for, oldest first
 	foreign int          // requests of the server's that are not answered yet
+	fault   error        // of the server's, for which its connection is ended here; nil: none
 }
 
 func newTap() *tap {
@@ -174,6 +182,9 @@ func (t *tap) incoming(msg jsonrpc.Message, f *flight) (jsonrpc.Message, error) 
 			return withoutTTL(m), nil
 		}
 		f.lands(m)
+		if f.token != "" && m.Error == nil {
+			return &jsonrpc.Response{ID: m.ID, Result: taken}, nil
+		}
 		return m, nil
 	case *jsonrpc.Request:
 		if m.IsCall() {
@@ -183,6 +194,10 @@ func (t *tap) incoming(msg jsonrpc.Message, f *flight) (jsonrpc.Message, error) 
 	}
 	return msg, nil
 }
+
+// taken is what the SDK is told that a call came to: the answer itself is read here, and
+// need not be decoded twice, whatever it holds.
+var taken = json.RawMessage(`{"content":[]}`)
 
 func (t *tap) arrives(id jsonrpc.ID) *flight {
 	t.mu.Lock()
@@ -197,9 +212,24 @@ func (t *tap) asks(n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.foreign = max(t.foreign+n, 0); t.foreign > maxForeign {
-		return fmt.Errorf("it asks for more than %d things at once, and does not wait for the answers", maxForeign)
+		t.fault = fmt.Errorf("it asks for more than %d things at once, and does not wait for the answers", maxForeign)
 	}
-	return nil
+	return t.fault
+}
+
+// fails notes and returns for what fault of the server's its connection is ended here.
+func (t *tap) fails(err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fault = err
+	return err
+}
+
+// failed is that fault, or nil.
+func (t *tap) failed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fault
 }
 
 // notified handles what the server tells unasked. Nothing of it goes on to the SDK, whose

@@ -55,6 +55,7 @@ const (
 	dialWait      = 5 * time.Second
 	handshakeWait = 10 * time.Second
 	headerWait    = 20 * time.Second // for an answer's header, but to a call, which has its own deadline
+	drainWait     = time.Second      // for the end of a body whose message has come
 	maxHeader     = 64 << 10
 	maxErrorBody  = 64 << 10
 )
@@ -133,7 +134,15 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a.answers {
 		_ = w.tap.asks(-1)
 	}
-	ctx, stop := context.WithCancelCause(req.Context())
+	asker := req.Context()
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(asker))
+	unhook := context.AfterFunc(asker, func() {
+		if a.f.landed() { // what is left of the body is read: a connection that is cut off in it is lost
+			time.AfterFunc(drainWait, func() { stop(nil) })
+			return
+		}
+		stop(context.Cause(asker))
+	})
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: a.f.leaves})
 	req = req.Clone(ctx)
 	for name, v := range w.headers {
@@ -151,16 +160,17 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := w.base.RoundTrip(req)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil && req.Context().Err() != nil {
+		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
+		unhook()
 		stop(nil)
 		if req.Method == http.MethodGet && !a.wanted {
 			return plain(req, http.StatusMethodNotAllowed, ""), nil // no stream of notifications: see deaf
 		}
 		return nil, err
 	}
-	resp.Body = &released{ReadCloser: resp.Body, release: func() { stop(nil) }}
+	resp.Body = &released{ReadCloser: resp.Body, release: func() { unhook(); stop(nil) }}
 	return w.answered(req, resp, a), nil
 }
 
@@ -264,6 +274,9 @@ func (w *wire) read(resp *http.Response, a asked, media string, body []byte) jso
 	body = bytes.TrimSpace(body)
 	if resp.StatusCode != http.StatusOK {
 		msg, err := decode(body)
+		if resp.StatusCode == http.StatusBadRequest { // its error may bear no id
+			msg, err = decodeFor(*a.id, body)
+		}
 		if r, isAnswer := msg.(*jsonrpc.Response); err == nil && isAnswer && r.Error != nil && r.ID == idOf(*a.id) {
 			return r
 		}

@@ -1,9 +1,11 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -80,6 +82,40 @@ func TestHTTPGoesThereAndBack(t *testing.T) {
 	})
 }
 
+// One connection serves calls that come one after the other: what is left of an answer's
+// body is read, though nobody waits for it any more.
+func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		answered, ended := make(chan struct{}), make(chan string)
+		w, _ := over(t, mcptest.Options{Revision: revision}, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				body, err := io.ReadAll(r.Body)
+				if err != nil {
+					t.Error(err)
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				h.ServeHTTP(rw, r)
+				if bytes.Contains(body, []byte("tools/call")) {
+					<-answered // the stream ends only behind its answer
+					ended <- r.RemoteAddr
+				}
+			})
+		})
+		seen := make(map[string]bool)
+		const calls = 20
+		for range calls {
+			if r := w.call("echo", `{"v":1}`); r.Class != events.ClassOK {
+				t.Fatalf("%+v", r)
+			}
+			answered <- struct{}{}
+			seen[<-ended] = true
+		}
+		if len(seen) > calls/2 { // now and then a call finds none that is free yet
+			t.Errorf("%d connections for %d calls", len(seen), calls)
+		}
+	})
+}
+
 // A cancel over HTTP closes the stream of that call, and of no other.
 func TestHTTPCancelClosesTheStream(t *testing.T) {
 	both(t, func(t *testing.T, revision string) {
@@ -135,11 +171,16 @@ func TestHTTPTroubleIsOneCalls(t *testing.T) {
 			"stream":   {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "broke before"},
 			"garbage":  {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "broke before"},
 			"redirect": {events.MCPNetworkError, events.ClassUnavailable, events.EffectsNone, "redirects"},
+			"words":    {events.MCPParamError, events.ClassInvalid, events.EffectsNone, "n is missing"},
+			"gone":     {events.MCPNetworkError, events.ClassUnavailable, events.EffectsPossible, "ended before it answered: "},
 		} {
 			trouble.Store(what)
 			r := w.call("charge", `{}`)
 			if r.Class != want.class || r.Effects != want.effects || r.Result.Error == nil || r.Result.Error.Code != want.code || !strings.Contains(r.Result.Error.Message, want.says) {
 				t.Errorf("%s: %+v: %+v", what, r, r.Result.Error)
+			}
+			if strings.Contains(r.Result.Error.Message, w.spec.URL) { // it may have a key in it
+				t.Errorf("%s: the server's address is told: %s", what, r.Result.Error.Message)
 			}
 			if what == "429" && r.After != 7*time.Second {
 				t.Errorf("%v", r.After)
@@ -151,6 +192,28 @@ func TestHTTPTroubleIsOneCalls(t *testing.T) {
 		}
 		if r := w.call("echo", `{"v":1}`); r.Class != events.ClassOK || w.noted("list") != 1 {
 			t.Errorf("%d lists: %+v", w.noted("list"), r)
+		}
+	})
+}
+
+// A stream that has begun, and on which nothing comes, is a timeout, though it is this side
+// that breaks it in the end.
+func TestHTTPSilenceIsATimeout(t *testing.T) {
+	both(t, func(t *testing.T, revision string) {
+		t.Parallel()
+		w, _ := over(t, mcptest.Options{Revision: revision}, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost || !strings.Contains(mcptest.Peek(r), `"charge"`) {
+					h.ServeHTTP(rw, r)
+					return
+				}
+				rw.Header().Set("Content-Type", "text/event-stream")
+				_ = http.NewResponseController(rw).Flush()
+				<-r.Context().Done()
+			})
+		}, tierOf(events.Irreversible), func(_ *world, s *Server, _ *Config) { s.Limits.Wall = 2 * time.Second })
+		if r := w.call("charge", `{}`); r.Class != events.ClassTimeout || r.Effects != events.EffectsPossible || r.Answered {
+			t.Errorf("%+v: %+v", r, r.Result.Error)
 		}
 	})
 }
@@ -180,6 +243,15 @@ func mishap(rw http.ResponseWriter, what string) {
 	case "garbage":
 		rw.Header().Set("Content-Type", "text/event-stream")
 		_, _ = rw.Write([]byte("data: {half\n\ndata: []\n\nnonsense\n\n"))
+	case "words":
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(http.StatusBadRequest)
+		_, _ = rw.Write([]byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"n is missing"}}`))
+	case "gone":
+		c, _, err := http.NewResponseController(rw).Hijack()
+		if err == nil {
+			_ = c.Close()
+		}
 	case "redirect":
 		rw.Header().Set("Location", "http://169.254.169.254/latest")
 		rw.WriteHeader(http.StatusTemporaryRedirect)

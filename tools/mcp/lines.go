@@ -187,6 +187,10 @@ func (l *lines) next() (jsonrpc.Message, error) {
 			if l.queue, ok = messages(line); ok {
 				continue
 			}
+			if err != nil { // what has begun as the pipe ends is no message
+				l.queue = nil
+				return nil, err
+			}
 		}
 		if err := l.noMessage(line); err != nil {
 			return nil, err
@@ -270,7 +274,7 @@ func (l *lines) noMessage(line []byte) error {
 		l.log.Warn("an MCP server wrote to its standard output what is no message", "line", shown(string(line)), "bytes", len(line))
 	}
 	if l.garbage > maxGarbage {
-		return fmt.Errorf("it wrote %d lines that are no messages to its standard output", l.garbage)
+		return l.tap.fails(fmt.Errorf("it wrote %d lines that are no messages to its standard output", l.garbage))
 	}
 	return nil
 }

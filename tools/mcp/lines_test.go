@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -74,6 +75,20 @@ func FuzzEvents(f *testing.F) {
 			t.Errorf("%q has no answer", in)
 		}
 	})
+}
+
+// What a process leaves of a message as it ends is no message: its answer did not come.
+func TestAMessageThatIsCutByTheEnd(t *testing.T) {
+	const whole = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`
+	for cut := range len(whole) + 1 {
+		l := newLines(io.NopCloser(strings.NewReader(whole[:cut])), noWriter{}, newTap(), slog.New(slog.DiscardHandler))
+		msg, err := l.Read(t.Context())
+		if (err == nil) != (cut == len(whole)) || err != nil && !errors.Is(err, io.EOF) {
+			t.Errorf("%q: %v, %v", whole[:cut], msg, err)
+		}
+		_ = l.Close()
+		l.wait()
+	}
 }
 
 func TestAMessageThatIsTooLongIsItsRequestsFault(t *testing.T) {

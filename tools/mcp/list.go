@@ -62,7 +62,7 @@ func (s *session) list(ctx context.Context) (l listing, err error) {
 			return l, nil
 		}
 		if err != nil {
-			return l, fmt.Errorf("list its tools: %w", err)
+			return l, fmt.Errorf("list its tools: %w", withoutAddress(err))
 		}
 		if p.TTL > 0 {
 			l.fresh = min(max(time.Duration(min(p.TTL, 1e9))*time.Millisecond, 5*s.times.Relist), maxTTL)

@@ -24,6 +24,7 @@ type answer struct {
 	IsError      bool                       `json:"isError"`
 	Requests     map[string]json.RawMessage `json:"inputRequests"`
 	RequestState string                     `json:"requestState"`
+	Task         json.RawMessage            `json:"task"`
 }
 
 // resultOf is what a server's answer means: a result, the tool's own failure, or a
@@ -31,7 +32,7 @@ type answer struct {
 func (d definition) resultOf(ctx context.Context, raw json.RawMessage) (events.Result, error) {
 	var a answer
 	if err := json.Unmarshal(raw, &a); err != nil {
-		return events.Result{}, fails("the server's answer is no result of a tool: " + clip(err.Error(), 300))
+		return events.Result{}, fails("the server's answer is no result of a tool: " + whyNone(err))
 	}
 	switch a.ResultType {
 	case "", "complete":
@@ -39,6 +40,9 @@ func (d definition) resultOf(ctx context.Context, raw json.RawMessage) (events.R
 		return events.Result{}, a.asks()
 	default:
 		return events.Result{}, fails(fmt.Sprintf("the server answers with a result of a kind that is not known here: %s", shown(a.ResultType)))
+	}
+	if !absent(a.Task) && a.Content == nil {
+		return events.Result{}, fails("the server has begun a task in the place of an answer, which it was not asked for: nobody hears how that ends")
 	}
 	r := a.result(ctx)
 	if a.IsError {
@@ -54,6 +58,18 @@ func (d definition) resultOf(ctx context.Context, raw json.RawMessage) (events.R
 		}
 	}
 	return r, nil
+}
+
+// whyNone says what is wrong with an answer that is no result.
+func whyNone(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return clip(events.Visible(err.Error()), 300)
+	case wrong.Field == "":
+		return "it is no object, but of type " + wrong.Value
+	}
+	return fmt.Sprintf("its %s is of type %s", shown(wrong.Field), wrong.Value)
 }
 
 // fails is a failure of which nobody knows what was done.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -75,6 +76,7 @@ func open(ctx, own context.Context, s Server, c Config, older bool) (_ *session,
 		if ended := errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF); ended || ctx.Err() != nil {
 			err = x.explain(ctx, err)
 		} // else it is there, and says what is of no use: its end is then our doing
+		err = withoutAddress(err)
 		x.end(err)
 		return nil, err
 	}
@@ -195,7 +197,7 @@ func (s *session) look() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("it does not answer: %w", err)
+	return fmt.Errorf("it does not answer: %w", withoutAddress(err))
 }
 
 // unreachable says that an answer is not the server's, but ours in its place, or that of
@@ -219,6 +221,9 @@ func (s *session) suspect() {
 
 // explain is an error of the connection, in words for people.
 func (s *session) explain(ctx context.Context, err error) error {
+	if fault := s.tap.failed(); fault != nil {
+		return fault // its process ends for it, too
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -226,7 +231,7 @@ func (s *session) explain(ctx context.Context, err error) error {
 		if err == nil {
 			err = errors.New("the connection was closed")
 		}
-		return err
+		return withoutAddress(err)
 	}
 	switch {
 	case family.Within(exitWait, s.proc.family.Exited()):
@@ -256,7 +261,16 @@ func forCallers(err error) string {
 	if e, ok := errors.AsType[*ended](err); ok {
 		return events.Visible(e.why.Error()) + "; the node's log has what it said"
 	}
-	return events.Visible(err.Error())
+	return events.Visible(withoutAddress(err).Error())
+}
+
+// withoutAddress is what an error of HTTP comes from: an address may have a key in it, and
+// is for nobody to read but who wrote it.
+func withoutAddress(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // exitWait is how long the end of a process may stand behind that of its output.

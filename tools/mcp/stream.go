@@ -73,7 +73,7 @@ var errTooLong = errors.New("an event is too long")
 // read reads one event. What has begun as the stream ends is none.
 func (s *eventStream) read() (e event, err error) {
 	if s.in == nil {
-		s.in = bufio.NewReaderSize(s.body, 32<<10)
+		s.in = bufio.NewReader(s.body)
 	}
 	var data [][]byte
 	for {
@@ -86,7 +86,7 @@ func (s *eventStream) read() (e event, err error) {
 			return e, nil
 		}
 		e.size += len(line) + 1
-		field, value, _ := bytes.Cut(line, []byte(":"))
+		field, value, _ := bytes.Cut(bytes.TrimPrefix(line, byteOrder), []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
 		case "data":

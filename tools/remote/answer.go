@@ -1,9 +1,11 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
@@ -21,6 +23,7 @@ const (
 
 // listen hears the worker until the errand has ended, and closes the job.
 func (c *chat) listen(ctx context.Context) (wire.Answer, error) {
+	c.begun = time.Now()
 	c.alive()
 	for {
 		s, err := c.hear(ctx, c.silentAt)
@@ -48,6 +51,7 @@ func (c *chat) listen(ctx context.Context) (wire.Answer, error) {
 
 func (c *chat) close() {
 	c.job.Close()
+	c.tally.running.Add(-1)
 	c.r.hold(-1)
 }
 
@@ -83,18 +87,28 @@ func (c *chat) read(s bus.Said) (a wire.Answer, ended bool, broken *tools.Error)
 		c.tooLate(s)
 		return a, false, nil
 	}
+	c.missed = max(c.missed, s.Missed)
 	if c.heard += len(s.Body); c.heard > maxHeard {
 		return a, false, nonsense("it has said more than %d bytes of one attempt", maxHeard)
 	}
-	if err := json.Unmarshal(events.WholeJSON(s.Body), &a); err != nil {
+	if err := wire.Decode(events.WholeJSON(s.Body), &a); err != nil {
 		return a, false, nonsense("it has said what is no message of it: %v", err)
 	}
 	if a.ID != c.id {
-		return a, false, nil // of no attempt that is known here
+		c.strange++ // a worker that mixes up its attempts: the right word may follow
+		return a, false, nil
+	}
+	if err := a.Check(); err != nil {
+		return a, false, nonsense("%v", err)
+	}
+	c.said = max(c.said+1, a.Seq)
+	if err := wire.May(c.said, time.Since(c.begun)); err != nil {
+		return a, false, nonsense("%v", err)
 	}
 	c.alive()
 	if a.Type == wire.TypePart {
 		whole, err := c.part(s.Body)
+		seq := a.Seq
 		switch {
 		case err != nil:
 			return a, false, nonsense("%v", err)
@@ -102,8 +116,12 @@ func (c *chat) read(s bus.Said) (a wire.Answer, ended bool, broken *tools.Error)
 			return a, false, nil
 		}
 		a = wire.Answer{}
-		if err := json.Unmarshal(events.WholeJSON(whole), &a); err != nil {
-			return a, false, nonsense("its answer in parts is no JSON object: %v", err)
+		if err := wire.Decode(events.WholeJSON(whole), &a); err != nil {
+			return a, false, nonsense("its answer in parts: %v", err)
+		}
+		a.Seq = cmp.Or(a.Seq, seq) // the parts have told its number
+		if err := a.Check(); err != nil {
+			return a, false, nonsense("its answer in parts: %v", err)
 		}
 	}
 	switch a.Type {
@@ -122,7 +140,7 @@ func (c *chat) read(s bus.Said) (a wire.Answer, ended bool, broken *tools.Error)
 // part takes a part of an answer.
 func (c *chat) part(body []byte) ([]byte, error) {
 	var p wire.Part
-	if err := json.Unmarshal(body, &p); err != nil {
+	if err := wire.Decode(body, &p); err != nil {
 		return nil, err
 	}
 	return c.parts.Add(p)
@@ -169,15 +187,25 @@ func (c *chat) end(ctx context.Context) (wire.Answer, error) {
 
 // lost gives up a worker that is silent.
 func (c *chat) lost(ctx context.Context) (wire.Answer, error) {
+	c.tally.lost.Add(1)
 	c.tell(c.word(wire.TypeCancel, "nothing is heard of you"))
 	if !c.harmless() {
 		tools.Tell(ctx, tools.Ending{Remote: true}) // it may be at work all the same
 	}
 	c.later(ctx)
-	return wire.Answer{}, &tools.Error{
-		Code: events.ExecutionError, Class: events.ClassUnavailable,
-		Message: "the worker that had begun it is silent: it has died, or cannot be reached",
+	return wire.Answer{}, &tools.Error{Code: events.ExecutionError, Class: events.ClassUnavailable, Message: c.silence()}
+}
+
+// silence is what is known of a worker of which nothing is heard any more.
+func (c *chat) silence() string {
+	out := "the worker that had begun it is silent: it has died, or cannot be reached"
+	if c.missed > 0 {
+		out += fmt.Sprintf("; %d of its messages came faster than they could be heard and were lost, perhaps its end with them: it must repeat that until it hears done", c.missed)
 	}
+	if c.strange > 0 {
+		out += fmt.Sprintf("; %d of its answers do not name this attempt: each has the id of the go", c.strange)
+	}
+	return out
 }
 
 // later hears as evidence what the worker says of an attempt that has ended here, for a

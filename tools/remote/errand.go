@@ -58,9 +58,14 @@ type chat struct {
 	body   []byte     // the work
 	worker bus.Worker // who has it
 
+	tally    *tally
 	parts    wire.Parts
 	seq      int       // of the last progress
 	heard    int       // bytes
+	said     int       // answers, by their number where some were not heard
+	strange  int       // answers that name another attempt
+	missed   int       // messages that came too fast
+	begun    time.Time // when it was handed over
 	silentAt time.Time // when the silence has lasted too long
 }
 
@@ -71,7 +76,7 @@ func (r *Roster) do(ctx context.Context, e errand) (wire.Answer, error) {
 	if err != nil {
 		return wire.Answer{}, err
 	}
-	c := &chat{errand: e, r: r, id: rand.Text(), body: work}
+	c := &chat{errand: e, r: r, id: rand.Text(), body: work, tally: r.tallyOf(e.tool)}
 	if !r.hold(1) {
 		r.hold(-1)
 		return wire.Answer{}, absent("this node does not speak to workers now")
@@ -80,6 +85,7 @@ func (r *Roster) do(ctx context.Context, e errand) (wire.Answer, error) {
 		r.hold(-1)
 		return wire.Answer{}, absent("workers cannot be reached: %v", err)
 	}
+	c.tally.running.Add(1)
 	tools.Tell(ctx, tools.Ending{Grace: endGrace + time.Second})
 	if err := c.offer(ctx); err != nil {
 		c.close()
@@ -174,7 +180,9 @@ func (c *chat) ask() error {
 	if err != nil {
 		return err
 	}
-	err = c.job.Offer(c.tool, body)
+	if err = c.job.Offer(c.tool, body); err == nil {
+		c.tally.offers.Add(1)
+	}
 	if errors.Is(err, bus.ErrUnavailable) {
 		return nil // it may come back while the offer stands
 	}
@@ -193,6 +201,7 @@ func (c *chat) taken(s bus.Said, why *string) (pause time.Duration, err error) {
 	case err != nil || t.V != wire.Version:
 		return 0, nil
 	case t.Type == wire.TypeRefuse:
+		c.tally.refused.Add(1)
 		*why = "no worker took it: " + refusal(t.Why)
 		return max(otherwise, time.Duration(min(t.AfterMS, mostAfter.Milliseconds()))*time.Millisecond), nil
 	case t.Type != wire.TypeAccept:
@@ -256,5 +265,6 @@ func (c *chat) hand(w bus.Worker) error {
 		return absent("it could not be sent to the worker: %v", err)
 	}
 	c.worker = w
+	c.tally.accepted.Add(1)
 	return nil
 }

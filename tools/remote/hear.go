@@ -2,11 +2,11 @@ package remote
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
@@ -30,13 +30,31 @@ type post struct {
 	seen   time.Time // when somebody was last there for def
 	made   tools.Tool
 	of     string // digest that made is of; "" where none is made
+	tally  tally
+}
+
+// tally counts what has become of a tool's attempts on this node, since its workers came.
+type tally struct {
+	offers, accepted, refused, lost atomic.Int64
+	running                         atomic.Int64 // now
+}
+
+// tallyOf is that of a tool; of one that has none any more it is nobody's.
+func (r *Roster) tallyOf(tool string) *tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.posts[tool]; p != nil {
+		return &p.tally
+	}
+	return new(tally)
 }
 
 // seat is a worker of a tool.
 type seat struct {
 	here   wire.Here
 	def    wire.Definition
-	digest string // of def; "" where it makes no sense
+	said   string // digest of def; "" where it cannot be read
+	digest string // said, where it makes sense; "" otherwise
 	fault  string // why it makes none
 	first  time.Time
 	heard  time.Time
@@ -85,13 +103,14 @@ func readHere(body []byte) (h wire.Here, err error) {
 	if len(body) > wire.MaxHere {
 		return h, fmt.Errorf("an announcement has at most %d bytes, and this one %d", wire.MaxHere, len(body))
 	}
-	if err := json.Unmarshal(body, &h); err != nil {
-		return h, fmt.Errorf("an announcement is a JSON object: %w", err)
+	if err := wire.Decode(body, &h); err != nil {
+		return h, fmt.Errorf("the announcement: %w", err)
 	}
 	h.Revision, h.About = clip(h.Revision, 128), clip(h.About, 200)
+	h.Running, h.Room = max(h.Running, 0), max(h.Room, 0)
 	switch {
 	case h.V != wire.Version:
-		return h, fmt.Errorf("it speaks version %d, and this node version %d", h.V, wire.Version)
+		return h, fmt.Errorf("an announcement of version %d: this node speaks version %d", h.V, wire.Version)
 	case h.Type == wire.TypeHere, h.Type == wire.TypeGone:
 		return h, nil
 	}
@@ -126,12 +145,16 @@ func (r *Roster) take(a bus.Announcement, h wire.Here, fault error) []word {
 	case fault != nil:
 		s = &seat{fault: fault.Error(), first: now}
 	case h.Tool != nil:
-		s = seatOf(s, h, now)
-	case s == nil || s.digest == "" || s.here.Revision != h.Revision:
+		s = r.seatOf(p, s, h, now)
+	case s == nil || s.said == "" || s.here.Revision != h.Revision:
 		return r.ask(a.Worker, now)
 	}
-	if old := p.seats[a.Worker]; old != nil {
+	old := p.seats[a.Worker]
+	if old != nil {
 		s.told = old.told
+	}
+	if s.fault != "" && (old == nil || old.fault == "") { // once: it may find others
+		r.log.Warn("a worker's tool is refused", "tool", a.Tool, "worker", a.Worker.String(), "why", s.fault)
 	}
 	s.here, s.heard = h, now
 	s.here.Tool = nil
@@ -139,19 +162,32 @@ func (r *Roster) take(a bus.Announcement, h wire.Here, fault error) []word {
 	return r.settle(p, now)
 }
 
-// seatOf is the seat of a worker that tells its definition; old may be nil.
-func seatOf(old *seat, h wire.Here, now time.Time) *seat {
+// seatOf is the seat of a worker that tells its definition; old may be nil. One that no
+// registry takes is its own fault, and stands in nobody's way. The lock is held.
+func (r *Roster) seatOf(p *post, old *seat, h wire.Here, now time.Time) *seat {
 	s := &seat{def: *h.Tool, first: now}
 	if err := s.def.Check(); err != nil {
 		s.fault = err.Error()
 		return s
 	}
-	s.digest = s.def.Digest()
-	if old != nil && old.digest == s.digest {
-		s.first = old.first
+	s.said = s.def.Digest()
+	if old != nil && old.said == s.said { // as it was
+		s.first, s.digest, s.fault = old.first, old.digest, old.fault
+		return s
+	}
+	s.digest = s.said
+	if s.digest == p.digest {
+		return s
+	}
+	if err := r.tool(p.name, s.said, s.def).Check(); err != nil {
+		text, _ := strings.CutPrefix(err.Error(), tools.ErrTool.Error()+": ")
+		s.digest, s.fault = "", clip(text, maxWhy)
 	}
 	return s
 }
+
+// maxWhy is the length in bytes of the longest reason that a worker is told.
+const maxWhy = 1000
 
 // ask has a worker say its definitions, at most once a second. The lock is held.
 func (r *Roster) ask(w bus.Worker, now time.Time) []word {
@@ -215,7 +251,7 @@ func compareWorkers(a, b bus.Worker) int { return strings.Compare(a.String(), b.
 
 // standing is what a worker is to be told of its definition.
 func (p *post) standing(s *seat) wire.Told {
-	t := wire.Told{V: wire.Version, Type: wire.TypeTold, Tool: p.name, Definition: s.digest, Status: wire.StatusRefused}
+	t := wire.Told{V: wire.Version, Type: wire.TypeTold, Tool: p.name, Definition: s.said, Status: wire.StatusRefused}
 	switch {
 	case s.fault != "":
 		t.Why = s.fault

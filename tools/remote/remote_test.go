@@ -44,7 +44,8 @@ func TestEveryEndIsTranslated(t *testing.T) {
 	}{
 		"a success":         {text("done"), events.ClassOK, events.EffectsDone, "done"},
 		"nothing":           {wire.Answer{Type: wire.TypeResult}, events.ClassOK, events.EffectsDone, ""},
-		"a status of error": {wire.Answer{Type: wire.TypeResult, Result: &wire.Result{Status: "error", Text: "x"}}, events.ClassOK, events.EffectsDone, "x"},
+		"a status of error": {wire.Answer{Type: wire.TypeResult, Result: &wire.Result{Status: "error", Text: "x"}}, events.ClassUnavailable, events.EffectsPossible, "say success or partial"},
+		"a partial success": {wire.Answer{Type: wire.TypeResult, Result: &wire.Result{Status: events.Partial, Text: "x"}}, events.ClassOK, events.EffectsDone, "x"},
 		"its own failure":   {fault(wire.Error{Message: "no"}), events.ClassTool, events.EffectsPossible, "no"},
 		"one without effect": {
 			fault(wire.Error{Message: "no", Effects: events.EffectsNone}), events.ClassTool, events.EffectsNone, "no",
@@ -75,17 +76,51 @@ func TestEveryEndIsTranslated(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoMessage: a worker that says what cannot be read has not died, and is not
-// waited for.
-func TestWhatIsNoMessage(t *testing.T) {
-	for _, says := range []string{
-		`{"v":1,"type":"result","id":%q,"worker":"w.a","seq":1,"result":{"text":"x","data":{"n":NaN}}}`, `{"v":1,"type":"result","id":%q`, `oops %s`,
+// TestWhatIsNoAnswer: a worker that says what cannot be read, or lacks what an answer must
+// have, has not died, is not waited for, and is told why.
+func TestWhatIsNoAnswer(t *testing.T) {
+	for says, why := range map[string]string{
+		`{"v":1,"type":"result","id":%q,"seq":1,"result":{"text":"x","data":{"n":NaN}}}`: "no message of it",
+		`{"v":1,"type":"result","id":%q`: "no message of it",
+		`oops %s`:                        "no message of it",
+		`{"v":1,"type":"result","id":%q,"seq":"1","result":{"text":"x"}}`:                        "no message of it",
+		`{"v":1,"type":"result","id":%q,"seq":1.5,"result":{"text":"x"}}`:                        "no message of it",
+		`{"v":1,"type":"result","id":%q,"seq":9223372036854775808,"result":{"text":"x"}}`:        "no message of it",
+		`{"v":1,"type":"result","id":%q,"result":{"text":"x"}}`:                                  "seq 0: it counts",
+		`{"v":1,"type":"result","id":%q,"seq":0,"result":{"text":"x"}}`:                          "seq 0: it counts",
+		`{"v":1,"type":"error","id":%q,"seq":-1,"error":{"message":"x"}}`:                        "seq -1: it counts",
+		`{"v":1,"type":"beat","id":%q}`:                                                          "seq 0: it counts",
+		`{"v":1,"type":"part","id":%q,"part":1,"parts":1,"data":"e30="}`:                         "seq 0: it counts",
+		`{"v":1,"type":"part","id":%q,"seq":1,"part":1,"parts":1,"data":"e30="}`:                 "in parts: an answer of version 0",
+		`{"v":1,"type":"progress","id":%q,"seq":10001,"text":"x"}`:                               "it has said 10001 things",
+		`{"v":1,"type":"result","id":%q,"seq":60001,"result":{"text":"x"}}`:                      "it has said 60001 things",
+		`{"type":"result","id":%q,"seq":1,"result":{"text":"x"}}`:                                "version 0: want 1",
+		`{"v":2,"type":"result","id":%q,"seq":1,"result":{"text":"x"}}`:                          "version 2: want 1",
+		`{"v":1,"id":%q,"seq":1,"result":{"text":"x"}}`:                                          `type ""`,
+		`{"v":1,"type":"accept","id":%q,"seq":1,"worker":"w.a"}`:                                 `type "accept"`,
+		`{"v":1,"type":"refuse","id":%q,"seq":1,"why":"busy"}`:                                   `type "refuse"`,
+		`{"v":1,"type":"RESULT","id":%q,"seq":1,"result":{"text":"x"}}`:                          `type "RESULT"`,
+		`{"v":1,"type":"result","id":%q,"seq":1,"result":{"text":"x","status":"failed"}}`:        "say success or partial",
+		`{"v":1,"type":"result","id":%q,"seq":1,"result":{"text":"x","data":1},"asks":"nobody"}`: "no message of it",
 	} {
 		staged(t, declared, func(s *stage) {
-			s.sit("a", sayingRaw(says), "saw").here("saw", definition(events.Irreversible))
-			is(t, s.call(s.t.Context(), "saw", tools.Options{}), events.ClassUnavailable, events.EffectsPossible, "what is no message")
+			h := s.sit("a", sayingRaw(says), "saw")
+			h.here("saw", definition(events.Irreversible))
+			is(t, s.call(s.t.Context(), "saw", tools.Options{}), events.ClassUnavailable, events.EffectsPossible, why)
+			synctest.Wait()
+			if cancel, _ := h.last.Load().(string); !strings.Contains(cancel, why) {
+				t.Errorf("%s: the worker was told %q", says, cancel)
+			}
 		})
 	}
+}
+
+// TestWhoseAnswersNameAnotherAttempt is waited for, and then the caller is told of that.
+func TestWhoseAnswersNameAnotherAttempt(t *testing.T) {
+	staged(t, declared, func(s *stage) {
+		s.sit("a", sayingRaw(`{"v":1,"type":"result","id":"not %s","seq":1,"result":{"text":"x"}}`), "saw").here("saw", definition(events.Irreversible))
+		is(t, s.call(s.t.Context(), "saw", tools.Options{}), events.ClassUnavailable, events.EffectsPossible, "1 of its answers do not name this attempt")
+	})
 }
 
 // sayingRaw is a worker that ends each attempt with a text as it is, its id in it.
@@ -389,6 +424,56 @@ func TestLarge(t *testing.T) {
 		is(t, r, events.ClassOK, events.EffectsNone, big)
 		in.Args = []byte(`{"text":"` + strings.Repeat(big, 16) + `"}`)
 		is(t, tools.Execute(s.t.Context(), tool, in, tools.Options{}), events.ClassInvalid, events.EffectsNone, "send less")
+	})
+}
+
+// TestManyAnswers: as many answers as a worker may give are heard, and one more is not. What
+// is dropped because it came too fast may be the end: a worker that does not repeat it is
+// given up, and the caller is told why.
+func TestManyAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		before int // progress, at a pace at which it is heard
+		class  events.Class
+		part   string
+	}{
+		"as many as may be": {wire.MaxAnswers - 1, events.ClassOK, "done"},
+		"one more":          {wire.MaxAnswers, events.ClassUnavailable, "say progress a few times a second"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			staged(t, declared, func(s *stage) {
+				s.sit("a", func(h *hand, heard bus.Heard, m map[string]any) {
+					switch m["type"] {
+					case wire.TypeOffer:
+						h.accept(heard)
+					case wire.TypeGo:
+						for i := range c.before {
+							h.ended(heard, m, wire.Answer{Type: wire.TypeProgress, Seq: i + 1})
+							if i%1000 == 0 {
+								synctest.Wait() // until it is heard
+							}
+						}
+						end := text("done")
+						end.Seq = c.before + 1
+						h.ended(heard, m, end)
+					}
+				}, "saw").here("saw", definition(events.Irreversible))
+				is(t, s.call(s.t.Context(), "saw", tools.Options{}), c.class, map[bool]events.Effects{true: events.EffectsDone, false: events.EffectsPossible}[c.class == events.ClassOK], c.part)
+			})
+		})
+	}
+	t.Run("faster than they are heard", func(t *testing.T) {
+		staged(t, Config{Trust: declared.Trust, Workers: new(dropping)}, func(s *stage) {
+			s.sit("a", func(h *hand, heard bus.Heard, m map[string]any) {
+				switch m["type"] {
+				case wire.TypeOffer:
+					h.accept(heard)
+				case wire.TypeGo:
+					h.ended(heard, m, wire.Answer{Type: wire.TypeProgress})
+					h.ended(heard, m, text("done"))
+				}
+			}, "saw").here("saw", definition(events.Irreversible))
+			is(t, s.call(s.t.Context(), "saw", tools.Options{}), events.ClassUnavailable, events.EffectsPossible, "were lost, perhaps its end with them")
+		})
 	})
 }
 

@@ -350,3 +350,27 @@ func FuzzHear(f *testing.F) {
 		})
 	})
 }
+
+// TestWhatNobodyTakesStandsInNobodysWay: a definition that no registry takes is its own
+// worker's fault, whoever came first.
+func TestWhatNobodyTakesStandsInNobodysWay(t *testing.T) {
+	staged(t, declared, func(s *stage) {
+		a, b := s.sit("a", good, "saw"), s.sit("b", good, "saw")
+		broken := definition(events.Readonly)
+		broken.Schema = []byte(`{"type":"object","properties":{"x":{"pattern":"("}}}`)
+		a.here("saw", broken)
+		s.there("saw", false)
+		if told := lastTold(a); !strings.HasPrefix(told, wire.StatusRefused) || !strings.Contains(told, "schema cannot be used") || len(told) > 2000 {
+			t.Errorf("the first was told %q", told)
+		}
+		b.here("saw", definition(events.Readonly))
+		if told := lastTold(b); !strings.HasPrefix(told, wire.StatusServing) {
+			t.Errorf("the second was told %q", told)
+		}
+		a.here("saw", broken)
+		if told := lastTold(a); told != "" {
+			t.Errorf("the first was told once more: %q", told)
+		}
+		is(t, s.call(s.t.Context(), "saw", tools.Options{}), events.ClassOK, events.EffectsNone, "w.b")
+	})
+}

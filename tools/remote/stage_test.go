@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +34,12 @@ func staged(t *testing.T, c Config, test func(s *stage)) {
 		if err := s.reg.Add(local("Bash")); err != nil {
 			t.Fatal(err)
 		}
-		c.Workers, c.Registry, c.Boot = s.view, s.reg, "boot-1"
+		if d, ok := c.Workers.(*dropping); ok {
+			d.Workers = s.view
+		} else {
+			c.Workers = s.view
+		}
+		c.Registry, c.Boot = s.reg, "boot-1"
 		var err error
 		if s.r, err = New(c); err != nil {
 			t.Fatal(err)
@@ -44,6 +50,28 @@ func staged(t *testing.T, c Config, test func(s *stage)) {
 		defer s.r.Stop()
 		test(s)
 	})
+}
+
+// dropping are workers whose ends come faster than they are heard.
+type dropping struct{ bus.Workers }
+
+// OpenJob is bus.Workers'.
+func (d dropping) OpenJob(ctx context.Context, boot string) (bus.Job, error) {
+	j, err := d.Workers.OpenJob(ctx, boot)
+	return droppingJob{j}, err
+}
+
+type droppingJob struct{ bus.Job }
+
+// Hear is bus.Job's.
+func (j droppingJob) Hear(ctx context.Context) (bus.Said, error) {
+	for {
+		s, err := j.Job.Hear(ctx)
+		s.Missed = 1
+		if err != nil || !contains(string(s.Body), `"type":"result"`) {
+			return s, err
+		}
+	}
 }
 
 // local is a tool of the node's own.
@@ -66,6 +94,7 @@ type hand struct {
 	seat bus.Seat
 	told chan map[string]any                              // what it is told that is of no attempt
 	does func(h *hand, heard bus.Heard, m map[string]any) // nil: nothing
+	last atomic.Value                                     // why it was last asked for an end, a string
 	stop context.CancelFunc
 	over chan struct{}
 }
@@ -102,6 +131,9 @@ func (h *hand) run(ctx context.Context) {
 			default:
 			}
 			continue
+		}
+		if m["type"] == wire.TypeCancel {
+			h.last.Store(fmt.Sprint(m["why"]))
 		}
 		if h.does != nil {
 			h.does(h, heard, m)

@@ -21,7 +21,7 @@ func (r *Roster) View() bus.WorkerTools {
 	out := bus.WorkerTools{At: r.cfg.Now().UTC(), Attempts: r.taken, Tools: []bus.WorkerView{}}
 	for _, name := range slices.Sorted(maps.Keys(r.posts)) {
 		p := r.posts[name]
-		v := bus.WorkerView{Tool: name, Status: "waiting", Why: p.why, Definition: p.digest, Workers: []bus.WorkerSeat{}}
+		v := bus.WorkerView{Tool: name, Status: "waiting", Why: p.why, Definition: p.digest, Workers: []bus.WorkerSeat{}, Counts: p.tally.counts()}
 		switch {
 		case p.why != "":
 			v.Status = wire.StatusRefused
@@ -46,4 +46,10 @@ func (r *Roster) View() bus.WorkerTools {
 		out.Tools = append(out.Tools, v)
 	}
 	return out
+}
+
+func (t *tally) counts() bus.WorkerCounts {
+	return bus.WorkerCounts{
+		Offers: t.offers.Load(), Accepted: t.accepted.Load(), Refused: t.refused.Load(), Lost: t.lost.Load(), Running: t.running.Load(),
+	}
 }

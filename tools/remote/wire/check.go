@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sluice-run/sluice/events"
@@ -59,7 +60,7 @@ func (d Definition) Check() error {
 		return fmt.Errorf("its description must be UTF-8 of at most %d bytes", maxDescription)
 	case len(d.Version) > maxVersion || !printable(d.Version):
 		return fmt.Errorf("its version must be printable, and at most %d bytes", maxVersion)
-	case d.Key != "" && (!strings.HasPrefix(d.Key, "/") || len(d.Key) > maxPointer):
+	case d.Key != "" && (!pointer.MatchString(d.Key) || len(d.Key) > maxPointer):
 		return fmt.Errorf("key: %.80q is no JSON Pointer to an argument of at most %d bytes", d.Key, maxPointer)
 	case d.Compensate && d.Tier != events.Reversible:
 		return errors.New("compensate: only calls of a reversible tool can be undone: say tier reversible")
@@ -85,7 +86,40 @@ func printable(s string) bool {
 	return utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) < 0
 }
 
-var code = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+// Check returns nil for an answer that keeps to the contract by itself, as the ones before
+// it do not matter, or says what it lacks. A part is checked as the whole is, by its number.
+func (a Answer) Check() error {
+	switch {
+	case a.V != Version:
+		return fmt.Errorf("an answer of version %d: want %d", a.V, Version)
+	case a.Seq < 1:
+		return fmt.Errorf("an answer with seq %d: it counts the answers of one go from 1", a.Seq)
+	}
+	switch a.Type {
+	case TypeBeat, TypeProgress, TypePart, TypeError, TypeFound, TypeAsk:
+		return nil
+	case TypeResult:
+		if r := a.Result; r != nil && r.Status != "" && r.Status != events.Success && r.Status != events.Partial {
+			return fmt.Errorf("a result of status %.40q: say success or partial, and an error of what has failed", r.Status)
+		}
+		return nil
+	}
+	return fmt.Errorf("an answer of type %.40q: after the go say beat, progress, part, result, error, found or ask", a.Type)
+}
+
+// May returns nil for as many answers of one go as a worker may have said within a time.
+func May(answers int, since time.Duration) error {
+	if most := MaxAnswers + int(since.Seconds()*AnswersASecond); answers > most {
+		return fmt.Errorf("it has said %d things of one attempt in %v, and may say %d, and %d a second: say progress a few times a second",
+			answers, since.Round(time.Millisecond), MaxAnswers, AnswersASecond)
+	}
+	return nil
+}
+
+var (
+	code    = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
+	pointer = regexp.MustCompile(`^(/([^/~]|~[01])*)+$`)
+)
 
 // Bounds of an error's words.
 const (

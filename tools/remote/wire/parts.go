@@ -3,7 +3,9 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 )
 
 // Bounds of what is said.
@@ -13,6 +15,9 @@ const (
 	PartData   = 512 << 10 // bytes of data in a part, before base64
 	MaxSchema  = 128 << 10 // bytes of a tool's schema
 	MaxHere    = 256 << 10 // bytes of an announcement
+
+	MaxAnswers     = 10_000 // answers of one go, at once
+	AnswersASecond = 100    // and as many more in each second since the go
 )
 
 // Encode is the JSON of a message, without the escapes that are for HTML. It fails only
@@ -25,6 +30,28 @@ func Encode(v any) ([]byte, error) {
 		return nil, fmt.Errorf("write a message to the other side: %w", err)
 	}
 	return bytes.TrimRight(out.Bytes(), "\n"), nil
+}
+
+// Decode reads a message of the other side. Its errors name the member that is wrong, in
+// words that an author in any language understands.
+func Decode(body []byte, into any) error {
+	err := json.Unmarshal(body, into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("want a JSON object, not: %.40s", wrong.Value)
+		}
+		return fmt.Errorf("%.200s is no %s: %.40s", wrong.Field, kinds[wrong.Type.Kind()], wrong.Value)
+	}
+	if broken, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("no JSON: %w", broken)
+	}
+	return err
+}
+
+// kinds are JSON's words for what Go reads.
+var kinds = map[reflect.Kind]string{
+	reflect.String: "string", reflect.Bool: "truth value", reflect.Int: "whole number", reflect.Int64: "whole number",
+	reflect.Float64: "number", reflect.Struct: "object", reflect.Slice: "array",
 }
 
 // Split makes parts of the JSON of a message. They say all but the conversation's id and
@@ -73,6 +100,3 @@ func (p *Parts) Add(part Part) (whole []byte, err error) {
 	*p = Parts{}
 	return whole, nil
 }
-
-// MaxToolName is the length in bytes of the longest name of a worker's tool.
-const MaxToolName = 64

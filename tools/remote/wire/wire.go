@@ -69,7 +69,7 @@ type Here struct {
 	EveryMS  int64       `json:"every_ms,omitempty" jsonschema:"description=how often it says this; 0: every 2000"`
 	Running  int         `json:"running,omitempty" jsonschema:"description=attempts that it works on"`
 	Room     int         `json:"room,omitempty" jsonschema:"description=how many it takes; 0: it does not say"`
-	About    string      `json:"about,omitempty" jsonschema:"maxLength=200,description=what the worker is, for people: its program, host, process"`
+	About    string      `json:"about,omitempty" jsonschema:"maxLength=200,description=what the worker is\\, for people: its program\\, host\\, process"`
 	Tool     *Definition `json:"tool,omitempty"`
 }
 
@@ -77,7 +77,7 @@ type Here struct {
 type Definition struct {
 	Description string          `json:"description,omitempty" jsonschema:"maxLength=8192,description=for the model"`
 	Version     string          `json:"version,omitempty" jsonschema:"maxLength=64,description=for people; what counts is the digest of the definition"`
-	Schema      json.RawMessage `json:"schema" jsonschema:"description=JSON Schema of the arguments, which are an object"`
+	Schema      json.RawMessage `json:"schema" jsonschema:"description=JSON Schema of the arguments\\, which are an object"`
 	Tier        events.Tier     `json:"tier,omitempty" jsonschema:"enum=readonly,enum=reversible,enum=irreversible,enum=approval,description=how effects behave; left out: irreversible"`
 	HonoursKey  bool            `json:"honours_key,omitempty" jsonschema:"description=it does one effect for one idempotency key"`
 	Key         string          `json:"key,omitempty" jsonschema:"maxLength=256,description=JSON Pointer to the argument that makes the idempotency key where the caller gives none"`
@@ -93,7 +93,7 @@ type Limits struct {
 	Lines   int    `json:"lines,omitempty" jsonschema:"minimum=0"`
 	Text    int    `json:"text_bytes,omitempty" jsonschema:"minimum=0"`
 	Keep    string `json:"keep,omitempty" jsonschema:"enum=head,enum=tail,enum=both"`
-	Retries int    `json:"retries,omitempty" jsonschema:"description=most attempts after the first, where the tier allows any; 0: 2, negative: none"`
+	Retries int    `json:"retries,omitempty" jsonschema:"description=most attempts after the first\\, where the tier allows any; 0: 2\\, negative: none"`
 }
 
 // Told is what became of a definition. Tool "" is of a describe, which concerns all.
@@ -141,7 +141,7 @@ type Go struct {
 	Message int    `json:"message_bytes" jsonschema:"description=size of the largest message that the node hears: larger answers come in parts"`
 	LeftMS  int64  `json:"left_ms" jsonschema:"description=how long until the deadline"`
 	Work    *Work  `json:"work,omitempty"`
-	Parts   int    `json:"parts,omitempty" jsonschema:"minimum=1,description=of the work, where it does not come along"`
+	Parts   int    `json:"parts,omitempty" jsonschema:"minimum=1,description=of the work\\, where it does not come along"`
 }
 
 // Work is what is to be done.
@@ -151,7 +151,7 @@ type Work struct {
 	Call     string    `json:"call"`
 	Attempt  int       `json:"attempt"`
 	Deadline time.Time `json:"deadline"`
-	Key      string    `json:"key,omitempty" jsonschema:"description=idempotency key, the same for all attempts of the call"`
+	Key      string    `json:"key,omitempty" jsonschema:"description=idempotency key\\, the same for all attempts of the call"`
 	Mode     string    `json:"mode,omitempty" jsonschema:"description=read_only or write"`
 	// Traceparent is the W3C header of that name, of the attempt's own span or the caller's.
 	Traceparent string          `json:"traceparent,omitempty" jsonschema:"description=W3C trace context of the attempt"`
@@ -174,14 +174,15 @@ type Part struct {
 	V     int    `json:"v"`
 	Type  string `json:"type" jsonschema:"enum=part"`
 	ID    string `json:"id"`
-	Seq   int    `json:"seq,omitempty" jsonschema:"description=of an answer: that of the whole"`
+	Seq   int    `json:"seq,omitempty" jsonschema:"minimum=1,description=of an answer\\, where it must be there: the number of the whole"`
 	Part  int    `json:"part" jsonschema:"minimum=1"`
 	Parts int    `json:"parts" jsonschema:"minimum=1"`
 	Data  []byte `json:"data" jsonschema:"description=base64"`
 }
 
 // Answer is what a worker says of what it was told to do. Seq counts its answers of one
-// go from 1; a repetition has the number of what it repeats.
+// go from 1; a repetition has the number of what it repeats. One without it ends the
+// attempt, as do more than 10 000 answers and 100 for each second since the go.
 type Answer struct {
 	V      int    `json:"v"`
 	Type   string `json:"type" jsonschema:"enum=beat,enum=progress,enum=result,enum=error,enum=found,enum=ask"`
@@ -193,7 +194,7 @@ type Answer struct {
 	Done  float64 `json:"done,omitempty" jsonschema:"description=of progress"`
 	Total float64 `json:"total,omitempty" jsonschema:"description=of progress"`
 
-	Result *Result `json:"result,omitempty" jsonschema:"description=of result, of found, and beside an error the output to keep"`
+	Result *Result `json:"result,omitempty" jsonschema:"description=of result\\, of found\\, and beside an error the output to keep"`
 	Error  *Error  `json:"error,omitempty" jsonschema:"description=of error"`
 	Found  bool    `json:"found,omitempty" jsonschema:"description=of found: the effect happened"`
 
@@ -206,14 +207,14 @@ type Result struct {
 	Status events.Status   `json:"status,omitempty" jsonschema:"enum=success,enum=partial,description=left out: success"`
 	Text   string          `json:"text,omitempty" jsonschema:"description=for the model"`
 	Data   json.RawMessage `json:"data,omitempty" jsonschema:"description=any JSON"`
-	Undo   json.RawMessage `json:"undo,omitempty" jsonschema:"description=what the tool needs to take the effect back; comes along as done.undo with a compensate, and no model sees it"`
+	Undo   json.RawMessage `json:"undo,omitempty" jsonschema:"description=what the tool needs to take the effect back; comes along as done.undo with a compensate\\, and no model sees it"`
 }
 
 // Error is a tool's own failure.
 type Error struct {
 	Code    events.Code    `json:"code,omitempty" jsonschema:"maxLength=64,pattern=^[A-Z][A-Z0-9_]*$,description=left out: EXECUTION_ERROR"`
 	Class   events.Class   `json:"class,omitempty" jsonschema:"enum=tool,enum=invalid,enum=conflict,enum=unavailable,enum=timeout,enum=cancelled,description=left out: tool"`
-	Message string         `json:"message" jsonschema:"description=for the model: what is wrong, and what to do"`
+	Message string         `json:"message" jsonschema:"description=for the model: what is wrong\\, and what to do"`
 	Path    string         `json:"path,omitempty" jsonschema:"description=JSON Pointer to the argument to blame"`
 	Effects events.Effects `json:"effects,omitempty" jsonschema:"enum=none,enum=possible,enum=done,description=left out: by class and tier"`
 	AfterMS int64          `json:"after_ms,omitempty" jsonschema:"minimum=0,description=the other side's Retry-After"`

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -114,6 +115,7 @@ func TestDefinitionsAreChecked(t *testing.T) {
 		"a broken text":       {Schema: schema, Description: "\xff"},
 		"a version of lines":  {Schema: schema, Version: "1\n2"},
 		"no pointer":          {Schema: schema, Key: "a"},
+		"no escape":           {Schema: schema, Key: "/a~2"},
 		"no tier":             {Schema: schema, Tier: "harmless"},
 		"an undo of nothing":  {Schema: schema, Compensate: true},
 		"a negative limit":    {Schema: schema, Limits: &wire.Limits{WallMS: -1}},
@@ -177,4 +179,26 @@ func FuzzParts(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestDecode says which member is wrong, in no language's words.
+func TestDecode(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"v":1,"type":"here","tool":{"tier":3}}`:   "tool.tier is no string: number",
+		`{"v":1,"tool":{"limits":{"wall_ms":1.5}}}`: "tool.limits.wall_ms is no whole number: number 1.5",
+		`{"v":1,"tool":{"limits":[]}}`:              "tool.limits is no object: array",
+		`{"v":1,"tool":{"probe":"yes"}}`:            "tool.probe is no truth value: string",
+		`[]`:                                        "want a JSON object, not: array",
+		`{"v":1`:                                    "no JSON: unexpected end of JSON input",
+		``:                                          "no JSON: unexpected end of JSON input",
+		`{"v":1} x`:                                 "no JSON: invalid character 'x' after top-level value",
+		`{"v":1,"since":"yesterday","tool":{"schema":{}}}`:         `parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006"`,
+		`{"v":1,"unknown":[1],"tool":{"schema":{},"other":"one"}}`: "",
+	} {
+		var h wire.Here
+		err := wire.Decode([]byte(body), &h)
+		if got := fmt.Sprint(err); got != want && (err != nil || want != "") {
+			t.Errorf("%s: %q, want %q", body, got, want)
+		}
+	}
 }
