@@ -13,26 +13,40 @@ import (
 type Reply struct {
 	Accepted bool        // it is in the log; it proves nothing about the process yet
 	Ended    events.Kind // how it had ended already, if not Accepted
+
+	By *events.Principal // whose request counts, the first one's; nil where nobody had asked before it ended
 }
 
 // CancelCall asks for the end of one call. A call that has ended is no error:
 // the reply says how. It returns lifecycle.ErrNoTurn and lifecycle.ErrNoCall.
 func (d *Desk) CancelCall(ctx context.Context, call events.CallKey, by events.Principal, reason string) (Reply, error) {
 	t, err := d.act(ctx, call.TurnKey(), lifecycle.CancelCall{Call: call.Offset, By: actor(by), Reason: wholeText(reason)})
-	if c := t.Call(call.Offset); errors.Is(err, lifecycle.ErrEnded) && c != nil {
-		return Reply{Ended: c.Last}, d.durable(ctx)
+	c := t.Call(call.Offset)
+	if c == nil {
+		return Reply{}, err
 	}
-	return Reply{Accepted: err == nil}, err
+	out := Reply{Accepted: err == nil}
+	if who, _, asked := t.Cancelled(c); asked {
+		out.By = &who
+	}
+	if errors.Is(err, lifecycle.ErrEnded) {
+		out.Ended, err = c.Last, d.durable(ctx)
+	}
+	return out, err
 }
 
 // CancelTurn asks for the end of every call that has not ended. A turn that has
 // ended is no error: the reply says how. It returns lifecycle.ErrNoTurn.
 func (d *Desk) CancelTurn(ctx context.Context, key events.TurnKey, by events.Principal, reason string) (Reply, error) {
 	t, err := d.act(ctx, key, lifecycle.CancelTurn{By: actor(by), Reason: wholeText(reason)})
-	if errors.Is(err, lifecycle.ErrEnded) && t.Ended != nil {
-		return Reply{Ended: t.Ended.Kind()}, d.durable(ctx)
+	out := Reply{Accepted: err == nil}
+	if t.Cancel != nil {
+		out.By = &t.Cancel.By
 	}
-	return Reply{Accepted: err == nil}, err
+	if errors.Is(err, lifecycle.ErrEnded) && t.Ended != nil {
+		out.Ended, err = t.Ended.Kind(), d.durable(ctx)
+	}
+	return out, err
 }
 
 // Resolution is what became of a call that was resolved. Its JSON form is what HTTP

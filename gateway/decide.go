@@ -163,7 +163,7 @@ func (d *Desk) passable(ctx context.Context, id ApprovalID, by events.Principal,
 	return nil
 }
 
-// refusedArgs is a lifecycle.ErrArgs of arguments that are well formed.
+// refusedArgs is a lifecycle.ErrArgs that says why arguments of a person were not taken.
 type refusedArgs struct{ why string }
 
 func (e refusedArgs) Error() string {

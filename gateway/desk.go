@@ -59,9 +59,9 @@ type DeskConfig struct {
 // Watcher tells the end of turns that a node in this process runs, past the
 // barrier and sooner than any message could.
 type Watcher interface {
-	// Watch returns a channel that gets the turn's end at most once, and a
-	// function that gives the channel up.
-	Watch(key events.TurnKey) (ended <-chan View, cancel func())
+	// Watch has ended called with the turn's end, at most once, and not after the function
+	// that it returns. ended does not block.
+	Watch(key events.TurnKey, ended func(View)) (cancel func())
 }
 
 // View is a turn as the log has it.
@@ -258,7 +258,7 @@ func (d *Desk) durable(ctx context.Context) error {
 // are best effort: an act does not fail for them.
 func (d *Desk) publish(ctx context.Context, t lifecycle.Turn, s bus.Stored) {
 	tools := heardOf(t)
-	if !bus.Wanted(d.bus, s, tools) {
+	if !d.bus.Wanted(s, tools) {
 		return
 	}
 	if err := d.bus.Publish(ctx, s, tools); err != nil {

@@ -222,9 +222,12 @@ func TestRunStopsWaiting(t *testing.T) {
 }
 
 // local is a Watcher whose turns end when told.
-type local struct{ ended chan View }
+type local struct{ watched chan func(View) }
 
-func (l local) Watch(events.TurnKey) (<-chan View, func()) { return l.ended, func() {} }
+func (l local) Watch(_ events.TurnKey, ended func(View)) func() {
+	l.watched <- ended
+	return func() {}
+}
 
 func TestWaitHearsInEveryWay(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -235,7 +238,7 @@ func TestWaitHearsInEveryWay(t *testing.T) {
 			log := memlog.New(memlog.Config{})
 			defer log.Close()
 			conf := DeskConfig{Bus: log.View("door"), Poll: time.Hour}
-			l := local{make(chan View, 1)}
+			l := local{make(chan func(View), 1)}
 			switch {
 			case c.local:
 				conf.Local = l
@@ -255,7 +258,9 @@ func TestWaitHearsInEveryWay(t *testing.T) {
 			o.take()
 			o.finish("x")
 			must(t, log.View("node").Publish(within(t), o.v.Commits[len(o.v.Commits)-1], nil))
-			wg.Go(func() { l.ended <- View{Turn: o.v.Turn} })
+			if c.local {
+				wg.Go(func() { (<-l.watched)(View{Turn: o.v.Turn}) })
+			}
 			v, err := d.Wait(within(t), key1, 0)
 			must(t, err)
 			if !v.Ended() || len(v.Commits) != len(o.v.Commits) {

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/codec"
+	"github.com/sluice-run/sluice/policy/access"
 )
 
 // Envelope is a submission as it is sent to POST /v1/turns. Fields that are not
@@ -49,7 +52,13 @@ func (w *Who) UnmarshalJSON(b []byte) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	return d.Decode((*events.Principal)(w))
+	if err := d.Decode((*events.Principal)(w)); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{"", access.KindAgent, access.KindPerson, access.KindService}, w.Kind) {
+		return fmt.Errorf("the kind %.40q of a principal: say agent, person or service, or leave it out", w.Kind)
+	}
+	return nil
 }
 
 // DefaultPrincipal acts where a submission does not say who does.
@@ -127,6 +136,8 @@ func (e Envelope) check() error {
 		return BadRequest(events.CheckID("turn", e.Turn).Error(), "use another id, or none to have one made")
 	case e.Workspace != "" && !filepath.IsAbs(e.Workspace):
 		return BadRequest(fmt.Sprintf("workspace %q is no absolute path", e.Workspace), "send an absolute path, or none for the node's own")
+	case strings.ContainsFunc(e.Workspace, unicode.IsControl):
+		return BadRequest(fmt.Sprintf("workspace %q holds control characters", e.Workspace), "send the path of a folder without them, or none for the node's own")
 	case e.WaitMS < 0 || time.Duration(e.WaitMS) > MaxWait/time.Millisecond:
 		return BadRequest(fmt.Sprintf("wait_ms %d", e.WaitMS), fmt.Sprintf("send 0 to %d", MaxWait.Milliseconds()))
 	case e.Traceparent != "" && !traceparent(e.Traceparent):

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -192,16 +191,43 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	visitOf(r).body += held
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // not every writer has one
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
 	_ = control.SetReadDeadline(time.Time{})
-	var more *http.MaxBytesError
 	switch {
-	case errors.As(err, &more):
-		return nil, large
 	case err != nil:
-		return nil, BadRequest("the body ended early: "+err.Error(), "send it again")
+		return nil, BadRequest(cutShort(err), "send it again")
+	case len(body) > MaxBody:
+		return nil, large
 	}
 	return body, nil
+}
+
+// maxDrained is how much of a body that is too large is read and thrown away, in bytes.
+const maxDrained = 8 * MaxBody
+
+// drain reads the rest of a body that is refused as too large, within bounds: many clients
+// read no answer before they have sent everything, and would only see a broken connection.
+func drain(w http.ResponseWriter, r *http.Request, refused error) {
+	if problemOf(refused).Status != http.StatusRequestEntityTooLarge || r.Header.Get("Expect") != "" {
+		return // who asks before it sends is told before
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyLimit)) // not every writer has one
+	_, _ = io.CopyN(io.Discard, r.Body, maxDrained)        // it may end early: it is refused anyway
+	_ = control.SetReadDeadline(time.Time{})
+}
+
+// cutShort says why a body could not be read whole: without the addresses that an error of
+// the network holds, which are nobody's business behind a proxy.
+func cutShort(err error) string {
+	var of net.Error
+	switch {
+	case errors.As(err, &of) && of.Timeout():
+		return fmt.Sprintf("the body did not come whole within %v", bodyLimit)
+	case errors.As(err, &of):
+		return "the body ended early"
+	}
+	return "the body ended early: " + err.Error()
 }
 
 // decodeStrict reads JSON of our own into v: a field that is not ours is an
@@ -257,11 +283,21 @@ func readable(err error) string {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "the JSON ends too early"
 	case errors.As(err, &typed):
-		return fmt.Sprintf("field %q cannot be a %s", typed.Field, typed.Value)
+		if name := memberOf(typed.Field); name != "" {
+			return fmt.Sprintf("field %q cannot be a %s", name, typed.Value)
+		}
+		return "the body is no object: " + typed.Value
 	case errors.As(err, &syntax):
 		return fmt.Sprintf("no JSON at byte %d: %s", syntax.Offset, syntax)
 	}
 	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// memberOf is the path of a member without the names of Go's types, which a decoder puts
+// into it: members are written small.
+func memberOf(path string) string {
+	parts := strings.Split(path, ".")
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p != strings.ToLower(p) }), ".")
 }
 
 // decodeOptional is decodeStrict for a body that may be missing.
@@ -285,20 +321,26 @@ func callOf(r *http.Request) (events.CallKey, error) {
 	if err != nil {
 		return events.CallKey{}, err
 	}
-	n, err := strconv.Atoi(r.PathValue("call"))
-	if err != nil || n < 0 {
+	call, err := events.ParseCallKey(k.String() + "/" + r.PathValue("call"))
+	if err != nil {
 		return events.CallKey{}, BadRequest(fmt.Sprintf("call %q", r.PathValue("call")), "name a call by its place in the turn, from 0")
 	}
-	return k.Call(n), nil
+	return call, nil
 }
 
-// checkQuery refuses parameters that mean nothing on a route.
+// listParameters are those that may stand several times; all others say one thing.
+var listParameters = []string{"allow", "by", "kind", "principal", "secrets", "status", "tool"}
+
+// checkQuery refuses parameters that mean nothing on a route, and those that say two
+// things at once.
 func checkQuery(r *http.Request, known []string) error {
 	if r.URL.RawQuery == "" {
 		return nil
 	}
-	for name := range r.URL.Query() {
+	for name, values := range r.URL.Query() {
 		switch {
+		case slices.Contains(known, name) && len(values) > 1 && !slices.Contains(listParameters, name):
+			return BadRequest(fmt.Sprintf("query parameter %q stands %d times", name, len(values)), "send it once")
 		case slices.Contains(known, name):
 		case len(known) == 0:
 			return BadRequest(fmt.Sprintf("query parameter %.60q", name), "there are none here")

@@ -302,9 +302,10 @@ func TestHTTPTurnsRunInTheirWorkspaces(t *testing.T) {
 	}
 	submit(202, "", ``, "/srv/a")
 	submit(202, "", `,"workspace":"/srv/b"`, "/srv/b")
-	for _, dir := range []string{"/", "/etc", "/srv", "/srv/a/", "/srv/a/x", "/srv/a/../c", "/srv//a", "/srv/ab", "/SRV/a", `/srv/a\u0000`, `/srv\/a\/x`} {
+	for _, dir := range []string{"/", "/etc", "/srv", "/srv/a/", "/srv/a/x", "/srv/a/../c", "/srv//a", "/srv/ab", "/SRV/a", `/srv\/a\/x`} {
 		submit(403, "problem:workspace", `,"workspace":"`+dir+`"`, "")
 	}
+	submit(400, "control characters", `,"workspace":"/srv/a\u0000"`, "")
 	submit(403, "problem:workspace", `,"principal":"kid","workspace":"/etc"`, "")
 	submit(202, "", `,"principal":"kid","workspace":"/srv/b"`, "/srv/b")
 

@@ -21,7 +21,8 @@ const (
 )
 
 // securityHeaders stand on every answer, errors included: nothing here is a page, may be
-// framed, kept, sniffed, or read by another origin.
+// framed, kept, sniffed, or read by another origin. What is no request of HTTP at all the
+// library refuses by itself, in a line of plain text, and closes the connection.
 var securityHeaders = [][2]string{
 	{"X-Content-Type-Options", "nosniff"},
 	{"X-Frame-Options", "DENY"},

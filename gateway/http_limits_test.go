@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +231,20 @@ func TestHTTPSlowSenders(t *testing.T) {
 				t.Errorf("%d", resp.StatusCode)
 			}
 		})
+	}
+}
+
+// TestHTTPBodiesThatAreCutShort: why is told without anybody's address.
+func TestHTTPBodiesThatAreCutShort(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 7), Port: 8383}
+	for want, err := range map[string]error{
+		"the body did not come whole within 30s": &net.OpError{Op: "read", Net: "tcp", Source: at, Addr: at, Err: os.ErrDeadlineExceeded},
+		"the body ended early":                   &net.OpError{Op: "read", Net: "tcp", Source: at, Addr: at, Err: io.ErrClosedPipe},
+		"the body ended early: unexpected EOF":   io.ErrUnexpectedEOF,
+	} {
+		if got := cutShort(err); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
 	}
 }
 

@@ -285,7 +285,7 @@ func TestHTTPApprovalPages(t *testing.T) {
 	if small, err := d.desk.listed(list, "", 0, 1); err != nil || len(small.Approvals) != 1 || small.Next == "" {
 		t.Errorf("a page of one byte: %+v, %v", small, err)
 	}
-	for _, bad := range []string{"cursor=x", "cursor=2026-11-30T00:00:00Z", "cursor=2026-11-30T00:00:00Z~a/b/-1", "limit=0", "limit=1001", "wait_ms=30001"} {
+	for _, bad := range []string{"cursor=x", "cursor=2026-11-30T00:00:00Z", "cursor=2026-11-30T00:00:00Z~a/b/-1", "limit=0", "limit=1001", "wait_ms=30001", "limit=1&limit=2"} {
 		d.want(400, "bad-request", "GET", "/v1/approvals?"+bad, "")
 	}
 }

@@ -50,9 +50,9 @@ func (a *API) routes() []route {
 		{"GET /v1/workers", access.Watch, "", a.getWorkers},
 		{"GET /v1/limits", access.Watch, "", a.getLimits},
 		{"GET /v1/breakers", access.Watch, "", a.getBreakers},
-		{"GET /v1/breakers/{tool}", access.Watch, "", a.getBreaker},
-		{"POST /v1/breakers/{tool}/reset", access.Operate, "", a.resetBreaker},
-		{"POST /v1/breakers/{tool}/open", access.Operate, "", a.openBreaker},
+		{"GET /v1/breakers/{tool}", access.Watch, "circuit", a.getBreaker},
+		{"POST /v1/breakers/{tool}/reset", access.Operate, "circuit", a.resetBreaker},
+		{"POST /v1/breakers/{tool}/open", access.Operate, "circuit", a.openBreaker},
 		{"GET /v1/tools", access.Read, "format cursor limit", a.getTools},
 		{"GET /v1/events", access.Read, "from trace turn kind tool follow limit wait_ms", a.getEvents},
 		{"GET /v1/blobs/{digest}", access.Read, "trace turn", a.getBlob},
@@ -97,6 +97,7 @@ func (a *API) enter(rt route) http.Handler {
 			err = rt.serve(w, r)
 		}
 		if err != nil {
+			drain(w, r, err)
 			a.writeProblem(w, r, err)
 		}
 	})

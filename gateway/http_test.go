@@ -133,11 +133,18 @@ func TestHTTPWait(t *testing.T) {
 func TestHTTPTraceparent(t *testing.T) {
 	d := newDoor(t, nil)
 	const tp = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	d.want(202, "", "POST", "/v1/turns", `{"trace":"tr","turn":"tu","calls":[{"tool":"echo"}]}`, "traceparent", tp)
-	v, err := d.desk.Get(within(t), events.TurnKey{Trace: "tr", Turn: "tu"})
-	must(t, err)
-	if v.Turn.Submitted.Traceparent != tp {
-		t.Errorf("%q", v.Turn.Submitted.Traceparent)
+	turns := 0
+	for given, kept := range map[string]string{
+		tp: tp, "cc" + tp[2:] + "-" + strings.Repeat("x", 1000): tp, "cc" + tp[2:] + "-\u00fc\\x1b[2J": tp, "ff" + tp[2:]: "", "00-xyz": "", strings.Repeat("0", 5000): "",
+	} {
+		key := events.TurnKey{Trace: "tr", Turn: fmt.Sprint("tu", turns)}
+		turns++
+		d.want(202, "", "POST", "/v1/turns", fmt.Sprintf(`{"trace":"tr","turn":%q,"calls":[{"tool":"echo"}]}`, key.Turn), "traceparent", given)
+		v, err := d.desk.Get(within(t), key)
+		must(t, err)
+		if v.Turn.Submitted.Traceparent != kept {
+			t.Errorf("%q: %q", given, v.Turn.Submitted.Traceparent)
+		}
 	}
 	d.want(400, "traceparent", "POST", "/v1/turns", `{"traceparent":"00-xyz","calls":[{"tool":"echo"}]}`)
 }
@@ -153,7 +160,7 @@ func TestHTTPRefusesBadSubmissions(t *testing.T) {
 		"malformed":         {400, "no JSON", `{"calls":[!]}`},
 		"cut":               {400, "too early", `{"calls":[`},
 		"empty body":        {400, "empty", ``},
-		"no object":         {400, "", `[1]`},
+		"no object":         {400, "the body is no object: array", `[1]`},
 		"trailing":          {400, "behind the object", `{"calls":[` + call + `]} {}`},
 		"unknown field":     {400, `unknown field \"colour\"`, `{"colour":1,"calls":[` + call + `]}`},
 		"unknown limit":     {400, `unknown field \"max\"`, `{"limits":{"max":1},"calls":[` + call + `]}`},
@@ -172,6 +179,8 @@ func TestHTTPRefusesBadSubmissions(t *testing.T) {
 		"bad mode":          {422, "mode", `{"mode":"x","calls":[` + call + `]}`},
 		"bad limit":         {422, "negative", `{"limits":{"call_bytes":-1},"calls":[` + call + `]}`},
 		"relative path":     {400, "absolute", `{"workspace":"x","calls":[` + call + `]}`},
+		"two lines":         {400, "control", `{"workspace":"/x\n/y","calls":[` + call + `]}`},
+		"a path with a NUL": {400, "control", `{"workspace":"/x\u0000","calls":[` + call + `]}`},
 		"bad format":        {400, "format", `{"format":"x","message":` + openAI + `}`},
 		"wrong type":        {400, "field", `{"trace":1,"calls":[` + call + `]}`},
 		"wait":              {400, "wait_ms", `{"wait_ms":-1,"calls":[` + call + `]}`},
@@ -196,7 +205,11 @@ func TestHTTPProblems(t *testing.T) {
 	d.want(404, "no-turn", "GET", "/v1/turns/tr/none", "")
 	d.want(400, "bad-id", "GET", "/v1/turns/tr/a.b", "")
 	d.want(404, "no-call", "POST", "/v1/turns/tr/tu/calls/9/cancel", "")
-	d.want(400, "bad-request", "POST", "/v1/turns/tr/tu/calls/x/cancel", "")
+	for _, call := range []string{"x", "00", "+0", "-0", "0x0", "1e0"} {
+		d.want(400, "name a call by its place", "POST", "/v1/turns/tr/tu/calls/"+call+"/cancel", "")
+	}
+	d.want(400, "say agent, person or service", "POST", "/v1/turns", `{"principal":{"id":"bob","kind":"Person"},"calls":[{"tool":"echo","args":{"v":1}}]}`)
+	d.want(400, "say agent, person or service", "POST", "/v1/turns/tr/tu/calls/0/approve", `{"principal":{"id":"bob","kind":"user"}}`)
 	d.want(409, "not-asking", "POST", "/v1/turns/tr/tu/calls/0/approve", `{"principal":"anna"}`)
 	d.want(400, "scope", "POST", "/v1/turns/tr/tu/calls/0/approve", `{"scope":"world"}`)
 	d.want(400, "effects", "POST", "/v1/turns/tr/tu/calls/0/resolve", `{}`)
@@ -232,8 +245,9 @@ func TestHTTPActs(t *testing.T) {
 	d.want(409, "other-arguments", "POST", "/v1/turns/tr/tu/calls/0/approve", `{"args_hash":"sha256:00"}`)
 	d.want(200, "approved", "POST", "/v1/turns/tr/tu/calls/0/approve", `{"principal":"anna","args_hash":"`+o.v.Turn.Calls[0].Hash+`","scope":"session"}`)
 	d.want(200, "denied", "POST", "/v1/turns/tr/tu/calls/1/deny", `{"principal":{"id":"anna"},"note":"no"}`)
-	d.want(202, `"status":"accepted"`, "POST", "/v1/turns/tr/tu/calls/2/cancel", "")
-	d.want(200, `"status":"already_terminal","state":"denied"`, "POST", "/v1/turns/tr/tu/calls/1/cancel", `{"reason":"x"}`)
+	d.want(202, `{"status":"accepted","by":{"id":"operator","kind":"person"}}`, "POST", "/v1/turns/tr/tu/calls/2/cancel", "")
+	d.want(202, `{"status":"accepted","by":{"id":"operator","kind":"person"}}`, "POST", "/v1/turns/tr/tu/calls/2/cancel", `{"principal":"anna"}`)
+	d.want(200, `{"status":"already_terminal","state":"denied"}`, "POST", "/v1/turns/tr/tu/calls/1/cancel", `{"reason":"x"}`)
 	d.want(200, `"approvals":[]`, "GET", "/v1/approvals", "")
 	d.want(202, `"status":"accepted"`, "POST", "/v1/turns/tr/tu/cancel", `{"principal":"anna"}`)
 	o.load(key)
@@ -470,4 +484,30 @@ func TestServeDrains(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	http.DefaultClient.CloseIdleConnections()
+}
+
+// TestHTTPTooLarge: who sends a body that is too large is told so, also where it reads
+// nothing before it has sent everything.
+func TestHTTPTooLarge(t *testing.T) {
+	d := newDoor(t, nil)
+	body := `{"reason":"` + strings.Repeat("x", 2*MaxBody) + `"}`
+	for name, sent := range map[string]string{
+		"of a length": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body),
+		"in chunks":   fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), body),
+		"that asks":   fmt.Sprintf("Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body)),
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+		must(t, err)
+		if _, err := io.WriteString(c, "POST /v1/turns HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+sent); err != nil {
+			t.Errorf("a body %s cannot be sent: %v", name, err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		must(t, err)
+		text, err := io.ReadAll(resp.Body)
+		must(t, err)
+		if resp.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(string(text), "too-large") {
+			t.Errorf("a body %s: %s: %s", name, resp.Status, text)
+		}
+		must(t, c.Close())
+	}
 }

@@ -96,16 +96,17 @@ func (a *API) run(r *http.Request, o Order) (int, submitted, error) {
 	if err != nil {
 		return 0, submitted{}, about(t.Key, err)
 	}
-	return a.outcome(r.Context(), t, v)
+	return a.outcome(r.Context(), t, v, o.Turn.Format)
 }
 
-// outcome is what is answered about a turn that was waited for.
-func (a *API) outcome(ctx context.Context, t Ticket, v View) (int, submitted, error) {
+// outcome is what is answered about a turn that was waited for, in the format of who has: one
+// that was there already may have come in another.
+func (a *API) outcome(ctx context.Context, t Ticket, v View, format string) (int, submitted, error) {
 	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached}
 	if !v.Ended() {
 		return http.StatusAccepted, out, nil
 	}
-	m, err := a.desk.Messages(ctx, v, "")
+	m, err := a.desk.Messages(ctx, v, codec.Format(format))
 	if err != nil {
 		return 0, out, err
 	}
@@ -323,16 +324,22 @@ type act struct {
 
 // replied answers a cancel.
 type replied struct {
-	Status string      `json:"status"`          // accepted or already_terminal
-	State  events.Kind `json:"state,omitempty"` // how it had ended already
+	Status string            `json:"status"`          // accepted or already_terminal
+	State  events.Kind       `json:"state,omitempty"` // how it had ended already
+	By     *events.Principal `json:"by,omitempty"`    // whose cancel counts
+}
+
+// answer is a cancel's, with its status.
+func (r Reply) answer() (status int, out replied) {
+	if r.Accepted {
+		return http.StatusAccepted, replied{Status: "accepted", By: r.By}
+	}
+	return http.StatusOK, replied{Status: "already_terminal", State: r.Ended, By: r.By}
 }
 
 func reply(w http.ResponseWriter, r Reply) {
-	if r.Accepted {
-		writeJSON(w, http.StatusAccepted, "application/json", replied{Status: "accepted"})
-		return
-	}
-	ok(w, replied{Status: "already_terminal", State: r.Ended})
+	status, out := r.answer()
+	writeJSON(w, status, "application/json", out)
 }
 
 func (a *API) cancelTurn(w http.ResponseWriter, r *http.Request) error {

@@ -39,6 +39,7 @@ type NATSDoorConfig struct {
 	Explain func(context.Context, Supposed) (Explained, error)
 	Store   *readstore.Store        // for searches; nil: there is none, and what waits for people is folded from the log
 	Rules   func() lifecycle.Limits // see APIConfig
+	Workers func() bus.WorkerTools  // see APIConfig
 	Breaker lifecycle.BreakerConfig // the node's numbers, by which circuits are shown
 	Policy  PolicyKeeper            // the policy of the node; nil: there is none to show
 	Log     *slog.Logger            // nil discards
@@ -83,7 +84,7 @@ func NewNATSDoor(c NATSDoorConfig) *NATSDoor {
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
-	d.api = NewAPI(APIConfig{Desk: c.Desk, Tools: c.Tools, Explain: c.Explain, Known: d.known, Store: c.Store, Rules: c.Rules, Breaker: c.Breaker, Policy: c.Policy, Log: d.log})
+	d.api = NewAPI(APIConfig{Desk: c.Desk, Tools: c.Tools, Explain: c.Explain, Known: d.known, Store: c.Store, Rules: c.Rules, Breaker: c.Breaker, Workers: c.Workers, Policy: c.Policy, Log: d.log})
 	for _, v := range d.table() {
 		d.verbs[v.name] = v
 	}
@@ -130,6 +131,7 @@ func (d *NATSDoor) table() []natsVerb {
 		{"readstore", access.Watch, false, d.byHTTP("GET /v1/readstore")},
 		{"rebuild", access.Operate, false, d.byHTTP("POST /v1/readstore/rebuild")},
 		{"nodes", access.Watch, false, d.byHTTP("GET /v1/nodes")},
+		{"workers", access.Watch, false, d.byHTTP("GET /v1/workers")},
 		{"limits", access.Watch, false, d.byHTTP("GET /v1/limits")},
 		{"breakers", access.Watch, false, d.byHTTP("GET /v1/breakers")},
 		{"breaker", access.Watch, false, d.byHTTP("GET /v1/breakers/{tool}")},

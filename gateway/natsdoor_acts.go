@@ -97,13 +97,11 @@ func (d *NATSDoor) cancel(ctx context.Context, r natsRequest) (int, any, error) 
 
 // cancelled answers a cancel.
 func cancelled(r Reply, err error) (int, any, error) {
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, nil, err
-	case r.Accepted:
-		return http.StatusAccepted, replied{Status: "accepted"}, nil
 	}
-	return http.StatusOK, replied{Status: "already_terminal", State: r.Ended}, nil
+	status, out := r.answer()
+	return status, out, nil
 }
 
 // approve is a person's yes, and deny a no.

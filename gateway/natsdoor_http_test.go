@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +59,7 @@ func TestNATSAnswersAsHTTP(t *testing.T) {
 		{"explain", `{"args":{}}`, "POST", "/v1/explain", `{"args":{}}`},
 		{"breakers", ``, "GET", "/v1/breakers", ""},
 		{"limits", ``, "GET", "/v1/limits", ""},
+		{"workers", ``, "GET", "/v1/workers", ""},
 		{"breaker", `{"tool":"echo"}`, "GET", "/v1/breakers/echo", ""},
 		{"policy", ``, "GET", "/v1/policy", ""},
 		{"inbox", `{"limit":5}`, "GET", "/v1/approvals?limit=5", ""},
@@ -91,6 +93,35 @@ func TestNATSAnswersAsHTTP(t *testing.T) {
 	}
 	if a := knock(t, n, "obs", "readstore", ""); a.Status != 200 || !strings.Contains(string(a.Body), `"state":`) {
 		t.Errorf("%d %s", a.Status, a.Body)
+	}
+}
+
+// TestNATSHasEveryRoute: what can be asked for over HTTP can be asked for over NATS, but for
+// what is HTTP's own.
+func TestNATSHasEveryRoute(t *testing.T) {
+	d, n := bothDoors(t)
+	verbs := map[string]string{
+		"POST /v1/turns": "submit", "POST /v1/turns:stream": "submit", "GET /v1/turns/{trace}/{turn}": "turn",
+		"GET /v1/turns/{trace}/{turn}/messages": "messages", "GET /v1/turns/{trace}/{turn}/events": "history",
+		"POST /v1/turns/{trace}/{turn}/cancel": "cancel", "GET /v1/approvals": "inbox", "GET /v1/approvals/{trace}/{turn}/{call}": "approval",
+		"GET /v1/traces": "traces", "GET /v1/traces/{trace}": "trace", "GET /v1/traces/{trace}/timeline": "timeline", "GET /v1/usage": "usage",
+		"GET /v1/readstore": "readstore", "POST /v1/readstore/rebuild": "rebuild", "GET /v1/nodes": "nodes", "GET /v1/workers": "workers",
+		"GET /v1/limits": "limits", "GET /v1/breakers": "breakers", "GET /v1/breakers/{tool}": "breaker",
+		"POST /v1/breakers/{tool}/reset": "breaker_reset", "POST /v1/breakers/{tool}/open": "breaker_open", "GET /v1/tools": "tools",
+		"GET /v1/events": "events", "GET /v1/blobs/{digest}": "blob", "POST /v1/explain": "explain", "GET /v1/policy": "policy",
+		"POST /v1/policy/reload": "policy_reload", "GET /v1/whoami": "whoami",
+	}
+	for _, act := range []string{"cancel", "approve", "deny", "answer", "resolve", "compensate"} {
+		verbs["POST /v1/turns/{trace}/{turn}/calls/{call}/"+act] = act
+	}
+	own := []string{"POST " + mcpPath, "GET " + mcpPath, "DELETE " + mcpPath, openAPIRoute, healthRoute, readyRoute, metricsRoute}
+	for _, rt := range d.api.routes() {
+		i := slices.IndexFunc(n.table(), func(v natsVerb) bool { return v.name == verbs[rt.pattern] })
+		if i < 0 != slices.Contains(own, rt.pattern) {
+			t.Errorf("%s: want a verb of it, and there is %q", rt.pattern, verbs[rt.pattern])
+		} else if i >= 0 && n.table()[i].needs != rt.verb {
+			t.Errorf("%s needs %q, and the verb %s %q", rt.pattern, rt.verb, verbs[rt.pattern], n.table()[i].needs)
+		}
 	}
 }
 

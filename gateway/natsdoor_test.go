@@ -119,7 +119,7 @@ func TestNATSAccess(t *testing.T) {
 		"resolve": call + `,"effects":"done"}`, "compensate": call + "}", "explain": `{"tool":"echo"}`,
 	}
 	const (
-		watches  = " traces trace timeline usage readstore nodes limits breakers breaker policy"
+		watches  = " traces trace timeline usage readstore nodes workers limits breakers breaker policy"
 		operates = " rebuild breaker_reset breaker_open policy_reload"
 	)
 	allowed := map[string]string{
@@ -143,7 +143,7 @@ func TestNATSAccess(t *testing.T) {
 				t.Errorf("%s %s: %d %s", user, v.name, a.Status, a.Body)
 			case refused || a.Status < 300:
 			case a.Status == 409 && (v.name == "resolve" || v.name == "compensate" || v.name == "answer"): // there is nothing yet
-			case a.Status == 404 && (strings.Contains(string(a.Body), "problem:no-store") || strings.Contains(string(a.Body), "problem:no-policy")):
+			case a.Status == 404 && (strings.Contains(string(a.Body), "problem:no-store") || strings.Contains(string(a.Body), "problem:no-policy") || strings.Contains(string(a.Body), "problem:no-workers")):
 			case a.Status == 404 && v.name == "blob": // nor is there such a body
 			default:
 				t.Errorf("%s %s: %d %s", user, v.name, a.Status, a.Body)
@@ -257,7 +257,8 @@ func TestNATSBodies(t *testing.T) {
 		{"messages", `{"trace":"tr","turn":"one","format":"klingon"}`, "use one of"},
 		{"tools", `{"format":1}`, "cannot be a number"},
 		{"whoami", `{"x":1}`, "unknown field"},
-		{"inbox", `"x"`, "cannot be a string"},
+		{"inbox", `"x"`, "the body is no object: string"},
+		{"turn", `{"trace":1}`, `field \"trace\" cannot be a number`},
 		{"cancel", `{"trace":"tr","turn":"nine"}`, "no-turn"},
 		{"cancel", `{"trace":"tr","turn":"one","call":7}`, "no-call"},
 	} {

@@ -61,7 +61,7 @@ func (d *NATSDoor) submit(ctx context.Context, r natsRequest) (int, any, error) 
 	if !v.Ended() {
 		return http.StatusAccepted, out, nil
 	}
-	m, err := d.desk.Messages(ctx, v, "")
+	m, err := d.desk.Messages(ctx, v, codec.Format(o.Turn.Format))
 	if err != nil {
 		return 0, nil, about(t.Key, err)
 	}

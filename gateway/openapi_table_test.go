@@ -20,6 +20,9 @@ var pathParams = map[string]object{
 
 const positionPattern = `^(start|[0-9]+\.[0-9]+(\.[0-9]+)?)$`
 
+// ofCircuit names the circuit of an endpoint.
+var ofCircuit = map[string]object{"circuit": text("the endpoint whose circuit is meant, as the list names it; left out: the tool as a whole")}
+
 // queryParams are the parameters that mean the same wherever they stand.
 var queryParams = map[string]object{
 	"format":    formats(),
@@ -203,19 +206,19 @@ var operations = map[string]described{
 		answers: []answered{{status: 200, about: "the limits", of: limitList{}}},
 	},
 	"GET /v1/breakers": {
-		id: "listBreakers", about: "The circuits that are not closed, or have been open or have failures.",
+		id: "listBreakers", about: "The circuits that are not closed, or have failures.",
 		answers: []answered{{status: 200, about: "the circuits", of: circuitList{}}},
 	},
 	"GET /v1/breakers/{tool}": {
-		id: "getBreaker", about: "The circuit of a tool.",
+		id: "getBreaker", about: "The circuit of a tool, or of one of the endpoints that it reaches.", query: ofCircuit,
 		answers: []answered{{status: 200, about: "the circuit", of: Circuit{}}},
 	},
 	"POST /v1/breakers/{tool}/reset": {
-		id: "resetBreaker", about: "Close the circuit of a tool.", body: actorAsked{}, optional: true, example: `{}`, problems: "busy",
+		id: "resetBreaker", about: "Close the circuit of a tool and those of its endpoints, or one of these.", query: ofCircuit, body: actorAsked{}, optional: true, example: `{}`, problems: "busy",
 		answers: []answered{{status: 200, about: "what it was", of: Switched{}}},
 	},
 	"POST /v1/breakers/{tool}/open": {
-		id: "openBreaker", about: "Switch a tool off for a time.", body: openAsked{}, example: `{"for_ms": 60000, "reason": "maintenance"}`,
+		id: "openBreaker", about: "Switch a tool off for a time, or one of the endpoints that it reaches.", query: ofCircuit, body: openAsked{}, example: `{"for_ms": 60000, "reason": "maintenance"}`,
 		problems: "busy too-long", answers: []answered{{status: 200, about: "what it was", of: Switched{}}},
 	},
 	"GET /v1/tools": {

@@ -155,7 +155,7 @@ func (d *Desk) unkeep(ctx context.Context, v View, all []sealed, err error) {
 func (d *Desk) sealChanged(ctx context.Context, call events.CallKey, text string) (lifecycle.Args, []events.SecretRef, error) {
 	text = wholeJSON(text)
 	if _, err := lifecycle.Parse(text); err != nil {
-		return lifecycle.Args{}, nil, fmt.Errorf("%w: %s", lifecycle.ErrArgs, secrets.Redact(err.Error()))
+		return lifecycle.Args{}, nil, refusedArgs{secrets.Redact(err.Error())}
 	}
 	v, err := d.fresh(ctx, call.TurnKey())
 	if err != nil {
@@ -175,9 +175,9 @@ func (d *Desk) sealChanged(ctx context.Context, call events.CallKey, text string
 	fresh := slices.ContainsFunc(got.Values, func(v secrets.Value) bool { return v != "" })
 	switch {
 	case got.Refused != nil:
-		return lifecycle.Args{}, nil, fmt.Errorf("%w that can be used: %s", lifecycle.ErrArgs, got.Refused.Reason)
+		return lifecycle.Args{}, nil, refusedArgs{got.Refused.Reason}
 	case fresh && d.vault == nil:
-		return lifecycle.Args{}, nil, fmt.Errorf("%w that can be used: they hold a secret, and this door has nowhere to keep it outside the log: approve at a node", lifecycle.ErrArgs)
+		return lifecycle.Args{}, nil, refusedArgs{"they hold a secret, and this door has nowhere to keep it outside the log: approve at a node"}
 	case fresh:
 		if err := d.vault.Put(ctx, call, got.Refs, got.Values); err != nil {
 			return lifecycle.Args{}, nil, err

@@ -67,7 +67,7 @@ func (d *Desk) Run(ctx context.Context, key events.TurnKey, s events.TurnSubmitt
 	if err != nil {
 		return t, v, err
 	}
-	if first := v.Commits[0]; !t.Attached && bus.Wanted(d.bus, first, nil) {
+	if first := v.Commits[0]; !t.Attached && d.bus.Wanted(first, nil) {
 		before := v.Turn
 		d.wg.Go(func() { // the caller waits for no barrier of its own
 			if ctx := context.WithoutCancel(ctx); d.durable(ctx) == nil {
@@ -203,8 +203,8 @@ func (d *Desk) attach(ctx context.Context, v View) (Ticket, View, error) {
 func (d *Desk) queue(ctx context.Context, v View) error {
 	first := v.Commits[0]
 	it := bus.Item{ID: first.Commit.ID, Turn: v.Turn.Key, Placement: placement(v.Turn), Seq: first.Seq}
-	if len(v.Commits) == 1 && roughSize(*v.Turn.Submitted) <= maxCarried {
-		if b, err := events.Encode(first.Commit); err == nil && len(b) <= maxCarried {
+	if len(v.Commits) == 1 && first.Size <= maxCarried {
+		if b, err := events.Encode(first.Commit); err == nil {
 			it.Commit, it.Generation = b, first.Generation
 		}
 	}

@@ -21,6 +21,9 @@ func whole(s events.TurnSubmitted) events.TurnSubmitted {
 	s.Principal.Parents = wholeAll(s.Principal.Parents)
 	s.Allow = wholeAll(s.Allow)
 	s.Workspace, s.Traceparent = wholeText(s.Workspace), wholeText(s.Traceparent)
+	if c, ok := events.ParseTraceparent(s.Traceparent); ok {
+		s.Traceparent = c.String() // of a later version as far as it is understood: its rest may be anything, and of any length
+	}
 	s.Imported = wholeText(s.Imported)
 	s.Calls = slices.Clone(s.Calls)
 	for i := range s.Calls {

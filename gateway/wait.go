@@ -30,7 +30,8 @@ func (d *Desk) watch(key events.TurnKey) *waiter {
 	w := &waiter{key: key, live: make(chan uint64, 1)}
 	unlocal := func() {}
 	if d.local != nil {
-		w.local, unlocal = d.local.Watch(key)
+		local := make(chan View, 1) // it is told once
+		w.local, unlocal = local, d.local.Watch(key, func(v View) { local <- v })
 	}
 	d.waiting.add(w)
 	w.cancel = func() {
@@ -148,16 +149,13 @@ func (d *Desk) await(ctx context.Context, w *waiter, v View, limit time.Duration
 	}
 	look := time.NewTicker(d.poll)
 	defer look.Stop()
-	local := w.local
 	var err error
 	for !v.Ended() {
 		select {
-		case end, ok := <-local:
-			if local = nil; ok {
-				return d.whole(ctx, end)
-			}
+		case end := <-w.local:
+			return d.whole(ctx, end)
 		case seq := <-w.live:
-			if end, ok := soon(local); ok {
+			if end, ok := soon(w.local); ok {
 				return d.whole(ctx, end)
 			}
 			v, err = d.load(ctx, w.key, seq)
@@ -187,8 +185,8 @@ func soon(local <-chan View) (View, bool) {
 	late := time.NewTimer(localLead)
 	defer late.Stop()
 	select {
-	case end, ok := <-local:
-		return end, ok
+	case end := <-local:
+		return end, true
 	case <-late.C:
 		return View{}, false
 	}

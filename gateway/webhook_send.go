@@ -50,7 +50,7 @@ func CheckWebhook(raw string) (*url.URL, error) {
 // loopback says whether a host's name is this machine's own.
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }
 
 // WebhookSignature is the signature of a body under one secret: "v1," and the base64 of

@@ -2,7 +2,6 @@ package projections
 
 import (
 	"iter"
-	"time"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -35,7 +34,7 @@ func Askings(evs iter.Seq[Event]) []Asking {
 			}
 		case *events.TurnCancelRequested, *events.TurnCompleted, *events.TurnAbandoned:
 			for _, i := range open {
-				out[i].withdraw(e.At)
+				out[i].withdraw(e)
 			}
 		case *events.ModelStarted, *events.ModelCompleted:
 			for _, i := range open {
@@ -77,18 +76,26 @@ func (a *Asking) answer(e Event) {
 			a.State = ApprovalExpired
 			a.Decision = &Decision{State: a.State, At: e.At, Code: v.Code}
 		default:
-			a.withdraw(e.At)
+			a.withdraw(e)
 		}
 	default:
 		if events.IsTerminal(e.Kind()) || e.Kind() == events.KindCancelRequested {
-			a.withdraw(e.At)
+			a.withdraw(e)
 		}
 	}
 }
 
-func (a *Asking) withdraw(at time.Time) {
-	if a.State == ApprovalOpen {
-		a.State = ApprovalWithdrawn
-		a.Decision = &Decision{State: a.State, At: at}
+// withdraw ends an asking that nobody has answered; who has cancelled its call is named.
+func (a *Asking) withdraw(e Event) {
+	if a.State != ApprovalOpen {
+		return
+	}
+	a.State = ApprovalWithdrawn
+	a.Decision = &Decision{State: a.State, At: e.At}
+	switch v := e.Event.(type) {
+	case *events.CancelRequested:
+		a.Decision.By, a.Decision.Note = &v.By, v.Reason
+	case *events.TurnCancelRequested:
+		a.Decision.By, a.Decision.Note = &v.By, v.Reason
 	}
 }

@@ -42,7 +42,7 @@ type Page struct {
 // Decision is how an approval was answered.
 type Decision struct {
 	State string            `json:"state"`
-	By    *events.Principal `json:"by,omitempty"` // nil: nobody; it has expired or was withdrawn
+	By    *events.Principal `json:"by,omitempty"` // who answered, or has cancelled its call; nil: nobody
 	At    time.Time         `json:"at"`
 	Scope string            `json:"scope,omitempty"`
 	Hash  string            `json:"args_hash,omitempty"` // of what was approved
@@ -301,7 +301,8 @@ func seen(l string, tabs bool) string {
 
 // plain says whether a line hides nothing: only backslashes would be doubled.
 func plain(l string) bool {
-	return utf8.ValidString(l) && events.Visible(strings.ReplaceAll(l, `\`, "")) == strings.ReplaceAll(l, `\`, "")
+	bare := strings.ReplaceAll(l, `\`, "-")
+	return utf8.ValidString(l) && events.Visible(bare) == bare
 }
 
 // fold is a line with its beginning behind first, and what is over foldAt characters on
@@ -311,7 +312,7 @@ func fold(l, first, more string) string {
 	b.WriteString(first)
 	n := 0
 	for _, r := range l {
-		if n == foldAt {
+		if n >= foldAt && !unicode.Is(unicode.M, r) { // a mark stays with its letter
 			b.WriteString("\n" + more)
 			n = 0
 		}
@@ -333,6 +334,9 @@ func warnings(p Pending, w Whole) []string {
 	}
 	if words := mixed(all); len(words) > 0 {
 		out = append(out, "words of letters of several alphabets, which may look like others: "+events.Visible(strings.Join(words, " ")))
+	}
+	if strings.ContainsFunc(all, rightToLeft) {
+		out = append(out, "letters that are written from right to left: what stands beside them may be shown in another order than it is in")
 	}
 	if p.Preview != nil && p.Preview.Failed != "" {
 		out = append(out, "what it would change could not be found out: read the call itself")
@@ -369,13 +373,14 @@ func saidIn(args string) string {
 
 // hidden counts the characters of several lines that are shown as escapes.
 func hidden(text string) int {
-	n := 0
-	for _, r := range text {
-		if r != '\n' && r != '\t' && r != '\\' && events.Visible(string(r)) != string(r) {
-			n++
-		}
-	}
-	return n
+	bare := strings.NewReplacer("\n", "-", "\t", "-", `\`, "-").Replace(text)
+	return strings.Count(events.Visible(bare), `\`)
+}
+
+// rightToLeft says whether a letter has a terminal turn the order of what stands around it.
+func rightToLeft(r rune) bool {
+	return r >= 0x0590 && unicode.In(r, unicode.Hebrew, unicode.Arabic, unicode.Syriac, unicode.Thaana, unicode.Nko,
+		unicode.Samaritan, unicode.Mandaic, unicode.Mende_Kikakui, unicode.Adlam, unicode.Hanifi_Rohingya)
 }
 
 // alphabets have letters that look like those of one another.

@@ -94,6 +94,14 @@ func TestAPage(t *testing.T) {
 	if got := PageOf(p, ApprovalOpen, nil, Whole{Args: `{"v":"THE END"}`}, noon).Visible; !strings.Contains(got, "THE END") {
 		t.Errorf("large arguments are not shown:\n%s", got)
 	}
+	p.Asks, p.Preview = "x", nil
+	for args, want := range map[string]string{`{"v":"e\u0301 हिन्दी"}`: "", `{"v":"rm אב/ 1 2"}`: "right to left", `{"v":"a\u0301\u0301\u0301\u0301\u0301\u0301"}`: "2 characters", `{"v":" \u0301"}`: "1 characters"} {
+		p.Args.Text = args
+		got := strings.Join(PageOf(p, ApprovalOpen, nil, Whole{}, noon).Warnings, "; ")
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: beware %q, want %q", args, got, want)
+		}
+	}
 	if got := mixed("plain rм pаypal Straße слово 世界 αβγ"); !slices.Equal(got, []string{"rм", "pаypal"}) {
 		t.Errorf("mixed: %q", got)
 	}
@@ -114,8 +122,9 @@ func TestAskings(t *testing.T) {
 		"approved":      {[]events.Record{on(0, &events.Approved{By: ann})}, "0@1 approved by ann"},
 		"denied":        {[]events.Record{on(0, &events.Denied{By: &ann})}, "0@1 denied by ann"},
 		"expired":       {[]events.Record{on(0, &events.Denied{Code: events.ApprovalExpired})}, "0@1 expired"},
-		"cancelled":     {[]events.Record{on(0, &events.CancelRequested{}), on(0, &events.Cancelled{})}, "0@1 withdrawn"},
-		"with its turn": {[]events.Record{ofTurn(&events.TurnCancelRequested{})}, "0@1 withdrawn"},
+		"cancelled":     {[]events.Record{on(0, &events.CancelRequested{By: ann}), on(0, &events.Cancelled{})}, "0@1 withdrawn by ann"},
+		"with its turn": {[]events.Record{ofTurn(&events.TurnCancelRequested{By: ann})}, "0@1 withdrawn by ann"},
+		"abandoned":     {[]events.Record{ofTurn(&events.TurnAbandoned{})}, "0@1 withdrawn"},
 		"asked again":   {[]events.Record{on(0, &events.Approved{By: ann}), asked(0, 2)}, "0@1 superseded by ann, 0@2 open"},
 		"yes, then run": {[]events.Record{on(0, &events.Approved{By: ann}), on(0, &events.Completed{})}, "0@1 approved by ann"},
 	} {

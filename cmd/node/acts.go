@@ -63,21 +63,39 @@ func (a *app) cancel() *cobra.Command {
 			}
 			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
 				r, err := ask(cmd.Context(), d, me(by), reason)
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case !r.Accepted && a.json:
-					return a.printJSON(map[string]string{"status": "already_terminal", "state": string(r.Ended), "of": args[0]})
-				case !r.Accepted:
-					return a.said("already ended: "+string(r.Ended), args[0])
 				}
-				return a.said("accepted", args[0])
+				return a.cancelled(r, args[0])
 			})
 		},
 	}
 	cmd.Flags().StringVar(&by, "by", "", "`name` of who asks; left out: the user")
 	cmd.Flags().StringVar(&reason, "reason", "", "a `sentence` for the record, and for the model")
 	return cmd
+}
+
+// cancelled says what became of a cancel, and whose it is that counts.
+func (a *app) cancelled(r gateway.Reply, what string) error {
+	status := "accepted"
+	if !r.Accepted {
+		status = "already_terminal"
+	}
+	if a.json {
+		return a.printJSON(struct {
+			Status string            `json:"status"`
+			State  events.Kind       `json:"state,omitempty"`
+			By     *events.Principal `json:"by,omitempty"`
+			Of     string            `json:"of"`
+		}{status, r.Ended, r.By, what})
+	}
+	if !r.Accepted {
+		status = "already ended: " + string(r.Ended)
+		if r.By != nil {
+			status += "; " + show.Short(r.By.ID, 64) + " had asked for its end"
+		}
+	}
+	return a.said(status, what)
 }
 
 // canceller asks for an end.

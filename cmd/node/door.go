@@ -102,20 +102,37 @@ func (d *doorway) readCerts() error {
 // localName begins the id of the user whose node this is: no file gives it to anybody.
 const localName = "local:"
 
+// checkName returns nil for an id that a file may give to somebody.
+func checkName(id string) error {
+	if strings.HasPrefix(id, localName) {
+		return fmt.Errorf("the id %s: ids that begin with %s are for this machine's own programs", id, localName)
+	}
+	return nil
+}
+
+// readPrincipals reads a file of principals, all of it or nothing.
+func readPrincipals(path string) (keys.File, error) {
+	f, err := keys.Read(path)
+	if err != nil {
+		return f, err
+	}
+	for _, p := range f.Principals {
+		if err := checkName(p.ID); err != nil {
+			return f, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if _, err := f.Ring(); err != nil {
+		return f, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
 // readRing is the file's ring, with this user's own token: whoever can read the file where
 // the node tells of itself can have the log itself, too.
 func (d *doorway) readRing(path string) (*keys.Ring, error) {
-	f, err := keys.Read(path)
+	f, err := readPrincipals(path)
 	if err != nil {
 		return nil, err
-	}
-	for _, p := range f.Principals {
-		if strings.HasPrefix(p.ID, localName) {
-			return nil, fmt.Errorf("%s: the id %s: ids that begin with %s are for this machine's own programs", path, p.ID, localName)
-		}
-	}
-	if _, err := f.Ring(); err != nil { // of those that it names, or it lets nobody in
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	f.Principals = append(f.Principals, keys.Principal{
 		ID: localName + localUser(), Kind: access.KindPerson, Roles: []access.Role{access.Observer, access.Operator},

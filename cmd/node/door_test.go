@@ -46,6 +46,7 @@ func TestDoorsThatDoNotOpen(t *testing.T) {
 	}{
 		"loopback":                       {"", "", []string{"--http=127.0.0.1:0"}},
 		"its name":                       {"", "", []string{"--http=localhost:0"}},
+		"its name in capitals":           {"", "", []string{"--http=LOCALHOST:0"}},
 		"loopback with authentication":   {"", "", []string{"--http=127.0.0.1:0", auth}},
 		"none":                           {"", "", []string{"--http=none"}},
 		"everywhere":                     {"there is no authentication", "--http-auth FILE", []string{"--http=0.0.0.0:0"}},
@@ -154,7 +155,7 @@ func TestDoorIsReadAnewAsAWhole(t *testing.T) {
 		}
 		return d.read()
 	}
-	for _, text := range []string{"", "principals: [", "principals: [{id: ann, roles: [admin], tokens: [{sha256: " + keys.Digest("two") + "}]}]"} {
+	for _, text := range []string{"", "principals: [", "principals: [{id: 'local:ann', roles: [submitter], tokens: [{sha256: " + keys.Digest("two") + "}]}]", "principals: [{id: ann, roles: [admin], tokens: [{sha256: " + keys.Digest("two") + "}]}]"} {
 		if err := write(text); err == nil || !knows("one") || knows("two") || !knows(d.local) {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -113,11 +113,6 @@ func (b *hookedBus) Publish(ctx context.Context, s bus.Stored, names map[int]str
 	return b.around(s.Commit.Turn.String(), "publish", labels(s.Commit)[0], func() error { return b.Bus.Publish(ctx, s, names) })
 }
 
-// Wanted is bus.Wanter's.
-func (b *hookedBus) Wanted(s bus.Stored, names map[int]string) bool {
-	return bus.Wanted(b.Bus, s, names)
-}
-
 // Barrier is bus.Bus's.
 func (b *hookedBus) Barrier() bus.Barrier { return &hookedBarrier{b.Bus.Barrier(), b} }
 

@@ -159,3 +159,25 @@ func (o oneLoss) WithGroup(name string) slog.Handler {
 	o.Handler = o.Handler.WithGroup(name)
 	return o
 }
+
+// askOn asks, and where it goes on with what a door has told, asks again while no node
+// answers: the one that did may have ended, and another comes.
+func (a *app) askOn(ctx context.Context, goesOn bool, ask func() error) error {
+	late := time.NewTimer(a.set.patience)
+	defer late.Stop()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		err := ask()
+		if !goesOn || !errors.Is(err, bus.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+			return err
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -71,8 +72,14 @@ const aboutChanges = "\n\nArguments given with --args pass all gates again. A no
 // approve is the verb that says yes.
 func (a *app) approve() *cobra.Command {
 	var w *answering
-	cmd := a.answerVerb("approve TRACE/TURN/CALL[@ASKING]", "Say yes to a call that waits for a person", aboutAnswers+aboutChanges,
+	var cmd *cobra.Command
+	cmd = a.answerVerb("approve TRACE/TURN/CALL[@ASKING]", "Say yes to a call that waits for a person", aboutAnswers+aboutChanges,
 		func(ctx context.Context, d approver, id gateway.ApprovalID) error {
+			for _, name := range []string{"hash", "args"} { // of a variable that nobody has set: it must not widen the yes
+				if f := cmd.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+					return exit.Misused(fmt.Errorf("--%s is empty, and nothing was approved", name), "give it, or leave --"+name+" out")
+				}
+			}
 			yes := gateway.Decision{Yes: true, By: me(w.by), Hash: w.hash, Note: w.note}
 			if w.session {
 				yes.Scope = events.ScopeSession
@@ -111,24 +118,28 @@ func (a *app) deny() *cobra.Command {
 // maxArguments is the size in bytes of the largest file of arguments.
 const maxArguments = 1 << 20
 
-// argumentsOf are arguments as a flag gives them.
+// argumentsOf are arguments as a flag gives them. Nothing at all is none: for a model it
+// would be the empty object, and of a person it is a mistake.
 func (a *app) argumentsOf(given string) (string, error) {
+	var b []byte
+	var err error
 	switch {
 	case strings.HasPrefix(strings.TrimSpace(given), "{"):
 		return given, nil
 	case given == "-":
-		b, err := io.ReadAll(io.LimitReader(a.in, maxArguments+1))
+		given = "standard input"
+		b, err = io.ReadAll(io.LimitReader(a.in, maxArguments+1))
 		if err == nil && len(b) > maxArguments {
 			err = fmt.Errorf("more than %d bytes of arguments", maxArguments)
 		}
-		if err != nil {
-			return "", exit.Misused(err, "give one JSON object")
-		}
-		return string(b), nil
+	default:
+		b, err = readSmall(strings.TrimPrefix(given, "@"), maxArguments)
 	}
-	b, err := readSmall(strings.TrimPrefix(given, "@"), maxArguments)
+	if err == nil && len(bytes.TrimSpace(b)) == 0 {
+		err = fmt.Errorf("%s holds nothing", given)
+	}
 	if err != nil {
-		return "", exit.Misused(err, "give a JSON object, a file that holds one, or -")
+		return "", exit.Misused(err, "give a JSON object, a file that holds one, or - for standard input")
 	}
 	return string(b), nil
 }

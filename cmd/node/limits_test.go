@@ -56,4 +56,7 @@ func TestLimitsThatDoNotLoadChangeNothing(t *testing.T) {
 	if r := s.node.limits.get().Rules()[1]; r.Rate != (lifecycle.Rate{N: 5, Per: time.Second}) {
 		t.Errorf("%+v", r)
 	}
+	writeFile(t, file, "limits: []") // takes all of them away
+	s.rereadLimits()
+	is("")
 }

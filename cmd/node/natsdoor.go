@@ -53,7 +53,7 @@ func (s *serving) serveNATS(ctx context.Context, r *roll) {
 	}
 	door := gateway.NewNATSDoor(gateway.NATSDoorConfig{
 		Desk: s.node.desk, Doors: s.ses.Bus, Who: r.who, Known: s.knownByHTTP, ID: s.node.boot, Version: command.Version(), Tools: s.node.list(s.set.breaker()), Explain: s.node.explain, Log: s.log,
-		Store: s.store, Rules: s.node.limits.get, Breaker: s.set.breaker(), Policy: policyByNATS{s},
+		Store: s.store, Rules: s.node.limits.get, Breaker: s.set.breaker(), Workers: s.node.workers(), Policy: policyByNATS{s},
 	})
 	s.wg.Go(func() {
 		if err := door.Serve(ctx); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -69,10 +68,8 @@ func (u natsUser) check() error {
 		return fmt.Errorf("%s has the role worker and others: who serves tools does nothing else; give people, agents and nodes users of their own", u.Name)
 	case u.worker() != (len(u.Tools) > 0):
 		return fmt.Errorf("%s: the role worker and the names of the tools that it may serve (tools: [a, b]) go together", u.Name)
-	case strings.HasPrefix(u.Name, localName):
-		return fmt.Errorf("the name %s: names that begin with %s are for this machine's own programs", u.Name, localName)
 	}
-	return u.identity().Check()
+	return errors.Join(checkName(u.Name), u.identity().Check())
 }
 
 func (f natsUsers) users() []jetlog.User {

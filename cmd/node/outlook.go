@@ -16,12 +16,14 @@ import (
 func (s *settings) measures(n *node) *gateway.Metrics {
 	b := n.ses.Bus
 	return gateway.NewMetrics(gateway.MetricsConfig{
-		Known:    func(tool string) bool { _, ok := n.registry.Lookup(tool); return ok },
-		Tier:     func(tool string) events.Tier { t, _ := n.registry.Lookup(tool); return t.Tier },
-		Breakers: func() (map[string]string, error) { return n.circuits(s.breaker()) },
-		Limits:   func() lifecycle.Limits { return n.limits.get() },
-		Running:  func() (int, int) { return n.actors.Running() },
-		Look:     func() (gateway.Outlook, error) { return outlook(b, s.placements) }, Now: n.ses.Now,
+		Known:     func(tool string) bool { _, ok := n.registry.Lookup(tool); return ok },
+		Tier:      func(tool string) events.Tier { t, _ := n.registry.Lookup(tool); return t.Tier },
+		Breakers:  func() (map[string]string, error) { return n.circuits(s.breaker()) },
+		Endpoints: func() map[string]int { return n.actors.OpenCircuits() },
+		Limits:    func() lifecycle.Limits { return n.limits.get() },
+		Workers:   n.workerTools,
+		Running:   func() (int, int) { return n.actors.Running() },
+		Look:      func() (gateway.Outlook, error) { return outlook(b, s.placements) }, Now: n.ses.Now,
 		Sync: b.Barrier().Mode(), Version: command.Version(),
 	})
 }

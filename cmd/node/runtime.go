@@ -118,7 +118,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		return nil, err
 	}
 	n := &node{ses: ses, registry: registry, judge: judge, limits: newLimitState(limits), boot: ulid.Make().String()}
-	n.gates = actors.Gates{Registry: registry, Allow: allow, Network: s.network}
+	n.gates = actors.Gates{Registry: registry, Allow: allow, Network: s.network, Workspace: workspace}
 	n.metrics = s.measures(n)
 	seen.Observer, kept = n.metrics, n.metrics.Around(kept)
 	n.actors, err = actors.New(actors.Config{
@@ -178,6 +178,14 @@ func (n *node) workers() func() bus.WorkerTools {
 	return n.remote.View
 }
 
+// workerTools are the tools of workers; none where they are not heard.
+func (n *node) workerTools() (none bus.WorkerTools) {
+	if n.remote == nil {
+		return none
+	}
+	return n.remote.View()
+}
+
 // forgoWorkers ends what is said to workers: BEHIND the last attempt.
 func (n *node) forgoWorkers() {
 	if n.remote != nil {
@@ -220,20 +228,6 @@ func (n *node) list(c lifecycle.BreakerConfig) func(context.Context, string) (js
 type localEnds struct{ node *actors.Node }
 
 // Watch is gateway.Watcher's.
-func (l localEnds) Watch(key events.TurnKey) (<-chan gateway.View, func()) {
-	ended, cancel := l.node.Watch(key)
-	out, done := make(chan gateway.View, 1), make(chan struct{})
-	go func() {
-		select {
-		case f, ok := <-ended:
-			if ok {
-				out <- gateway.View{Turn: f.Turn, Commits: f.Commits}
-			}
-		case <-done:
-		}
-	}()
-	return out, func() {
-		cancel()
-		close(done)
-	}
+func (l localEnds) Watch(key events.TurnKey, ended func(gateway.View)) func() {
+	return l.node.OnEnd(key, func(f actors.Finished) { ended(gateway.View{Turn: f.Turn, Commits: f.Commits}) })
 }

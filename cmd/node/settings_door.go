@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -34,7 +35,7 @@ func (s *settings) doorAccessFlags(f *pflag.FlagSet) {
 
 // everywhere says whether an address to listen at is not this machine's alone.
 func everywhere(host string) bool {
-	if host == "localhost" {
+	if strings.EqualFold(host, "localhost") {
 		return false // where it leads is looked at once it listens
 	}
 	ip, err := netip.ParseAddr(host)

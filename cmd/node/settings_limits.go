@@ -84,8 +84,8 @@ func parseLimits(body []byte) (lifecycle.Limits, error) {
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return lifecycle.Limits{}, errors.New("there is more than one document in it")
 	}
-	if len(file.Limits) == 0 {
-		return lifecycle.Limits{}, errors.New("it has no limits: write them as a list below limits:, or leave the setting out")
+	if file.Limits == nil {
+		return lifecycle.Limits{}, errors.New("it has no limits: write them as a list below limits:, or limits: [] where there are to be none")
 	}
 	rules := make([]lifecycle.LimitRule, len(file.Limits))
 	for i, e := range file.Limits {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -74,12 +75,15 @@ func (a *app) body(sub *submission, from string) (codec.Format, json.RawMessage,
 	return format, body, nil
 }
 
+// inFlags says in this program's words what the door says in those of HTTP.
+var inFlags = strings.NewReplacer("done=optional", "--no-done", "say format=", "say --input ", "POST /v1/turns", "submit without --stream")
+
 // streamBody reads a stream as it comes.
 func (a *app) streamBody(sub *submission, from string) (codec.Format, json.RawMessage, error) {
 	refused := func(err error) error {
 		var p *gateway.Problem
 		if errors.As(gateway.StreamProblem(err), &p) {
-			return exit.Misused(fmt.Errorf("%s: %w", from, err), p.Next)
+			return exit.Misused(fmt.Errorf("%s: %s", from, inFlags.Replace(err.Error())), inFlags.Replace(p.Next))
 		}
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -74,6 +75,10 @@ func (a *app) atDoor(do func(*door) error) error {
 	return do(&door{caller})
 }
 
+// answerWithin is how long an answer may take, beside the time that the request itself
+// says it waits: a node may have died with it.
+const answerWithin = time.Minute
+
 // ask asks for a verb. into is what the answer is read into, nil for nothing. The status
 // is as HTTP has it.
 func (d *door) ask(ctx context.Context, verb string, body, into any) (int, error) {
@@ -81,6 +86,13 @@ func (d *door) ask(ctx context.Context, verb string, body, into any) (int, error
 	if err != nil {
 		return 0, err
 	}
+	var asked struct {
+		WaitMS int64 `json:"wait_ms"`
+	}
+	_ = json.Unmarshal(text, &asked) // what we have just written
+	wait := answerWithin + time.Duration(asked.WaitMS)*time.Millisecond
+	ctx, stop := context.WithTimeoutCause(ctx, wait, fmt.Errorf("%w: no answer came within %v", bus.ErrUnavailable, wait))
+	defer stop()
 	a, err := d.caller.Knock(ctx, bus.Knock{Verb: verb, Body: text})
 	switch {
 	case errors.Is(err, jetlog.ErrNotPermitted):
@@ -216,17 +228,15 @@ func (a *app) throughCancel(ctx context.Context, d *door, cmd *cobra.Command, ar
 		}
 		body.named = named{Trace: key.Trace, Turn: key.Turn}
 	}
-	var out struct{ Status, State string }
+	var out struct {
+		Status string
+		State  events.Kind
+		By     *events.Principal
+	}
 	if _, err := d.ask(ctx, "cancel", body, &out); err != nil {
 		return err
 	}
-	switch {
-	case out.Status == "accepted":
-		return a.said("accepted", args[0])
-	case a.json:
-		return a.printJSON(map[string]string{"status": out.Status, "state": out.State, "of": args[0]})
-	}
-	return a.said("already ended: "+out.State, args[0])
+	return a.cancelled(gateway.Reply{Accepted: out.Status == "accepted", Ended: out.State, By: out.By}, args[0])
 }
 
 // throughResolve says how an unknown end ended.

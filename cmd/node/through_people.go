@@ -66,7 +66,12 @@ func (a *app) throughFollow(ctx context.Context, d *door) error {
 	f := &inboxFollower{a: a, shown: make(map[string]bool)}
 	tag := ""
 	for {
-		list, next, err := d.approvalsBut(ctx, tag)
+		var list []projections.Page
+		var next string
+		err := a.askOn(ctx, tag != "", func() (err error) {
+			list, next, err = d.approvalsBut(ctx, tag)
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 			return nil // somebody has seen enough
@@ -87,7 +92,7 @@ func (a *app) throughFollow(ctx context.Context, d *door) error {
 				continue
 			}
 			delete(f.shown, id)
-			if err := a.throughEnded(ctx, d, id); err != nil {
+			if err := a.askOn(ctx, true, func() error { return a.throughEnded(ctx, d, id) }); err != nil {
 				return err
 			}
 		}

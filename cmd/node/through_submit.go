@@ -87,7 +87,7 @@ func (a *app) throughMessages(ctx context.Context, d *door, t gateway.Ticket, su
 	body := struct {
 		named
 		Format string `json:"format,omitempty"`
-	}{named{Trace: t.Key.Trace, Turn: t.Key.Turn}, sub.format}
+	}{named{Trace: t.Key.Trace, Turn: t.Key.Turn}, cmp.Or(sub.format, string(e.Format))}
 	if _, err := d.ask(ctx, "messages", body, &m); err != nil {
 		return err
 	}

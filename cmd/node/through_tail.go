@@ -50,7 +50,10 @@ func (a *app) throughTail(ctx context.Context, d *door, cmd *cobra.Command, _ []
 			Next   string
 			More   bool
 		}
-		_, err := d.ask(ctx, "events", in, &page)
+		err := a.askOn(ctx, follow && in.From != text("from"), func() error {
+			_, err := d.ask(ctx, "events", in, &page)
+			return err
+		})
 		switch {
 		case ctx.Err() != nil:
 			return nil // somebody has seen enough

@@ -78,8 +78,8 @@ func (a *app) makeToken(id string, in newToken, now time.Time) error {
 	if err := p.Check(); err != nil { // BEFORE anything is printed: a node would refuse it
 		return exit.Misused(err, "say --role, and --kind person for somebody who approves")
 	}
-	if strings.HasPrefix(id, localName) {
-		return exit.Misused(fmt.Errorf("the id %s: ids that begin with %s are for this machine's own programs", id, localName), "take another one")
+	if err := checkName(id); err != nil {
+		return exit.Misused(err, "take another one")
 	}
 	if a.json {
 		return a.printJSON(map[string]any{"token": secret, "entry": p})
@@ -149,10 +149,7 @@ func (a *app) tokenCheck() *cobra.Command {
 }
 
 func (a *app) checkTokens(path string, now time.Time) error {
-	f, err := keys.Read(path)
-	if err == nil {
-		_, err = f.Ring()
-	}
+	f, err := readPrincipals(path)
 	if err != nil {
 		return exit.Misused(err, "mend the file; sluice-node token new prints an entry")
 	}

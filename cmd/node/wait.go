@@ -54,7 +54,7 @@ func (w *waiting) submitTo(user, ctx context.Context, desk *gateway.Desk) error 
 	case !v.Ended():
 		return w.notEnded(t.Key, fmt.Errorf("turn %s has not ended after %v", t.Key, w.sub.timeout))
 	}
-	m, err := desk.Messages(ctx, v, codec.Format(w.sub.format))
+	m, err := desk.Messages(ctx, v, codec.Format(w.order.Turn.Format))
 	if err != nil {
 		return err
 	}

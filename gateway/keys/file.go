@@ -79,6 +79,9 @@ func Read(path string) (File, error) {
 }
 
 func readFile(path string) ([]byte, error) {
+	if err := CheckFile(path); err != nil { // BEFORE it is opened, which waits for a writer where it is a pipe
+		return nil, err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -240,7 +243,10 @@ func (r *Ring) addToken(id access.Identity, t Token) error {
 	id.Via = "token"
 	at := maphash.Bytes(r.seed, digest[:])
 	for _, h := range r.tokens[at] {
-		if h.digest == digest {
+		switch {
+		case h.digest == digest && h.found.Identity.Principal.ID == id.Principal.ID:
+			return errors.New("one of its tokens stands twice: leave one of them out")
+		case h.digest == digest:
 			return fmt.Errorf("its token is %s's, too: make one for each with sluice-node token new", h.found.Identity.Principal.ID)
 		}
 	}

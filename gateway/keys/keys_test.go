@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -91,6 +92,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"two documents":       {"principals:" + good + "\n---\nprincipals: []", "second document"},
 		"twice":               {"principals:" + good + entry("a", ""), "principal 2: a stands twice"},
 		"one token for two":   {"principals:" + good + entry("b", "tokens: [{sha256: "+digest+"}]"), "its token is a's, too"},
+		"one token twice":     {"principals:" + entry("a", "tokens: [{sha256: "+digest+"}, {sha256: "+strings.ToUpper(digest)+"}]"), "twice"},
 		"a short digest":      {"principals:" + entry("a", "tokens: [{sha256: abcd}]"), "64 hex digits"},
 		"a word for a digest": {"principals:" + entry("a", "tokens: [{sha256: "+strings.Repeat("z", 64)+"}]"), "64 hex digits"},
 		"a bad day":           {"principals:" + entry("a", "tokens: [{sha256: "+digest+", expires: tomorrow}]"), `expires "tomorrow"`},
@@ -204,6 +206,12 @@ func TestFilesOfOthers(t *testing.T) {
 	}
 	if _, err := keys.Read(dir); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("a directory: %v", err)
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if exec.Command("mkfifo", pipe).Run() == nil { // nobody ever writes to it
+		if _, err := keys.Read(pipe); err == nil || !strings.Contains(err.Error(), "no regular file") {
+			t.Errorf("a pipe: %v", err)
+		}
 	}
 	if _, err := keys.Read(filepath.Join(dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("none: %v", err)

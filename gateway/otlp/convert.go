@@ -3,6 +3,7 @@ package otlp
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -33,7 +34,7 @@ func about(c Config) frame {
 	maps.Copy(attrs, c.Resource)
 	f := frame{
 		resource: &resourcepb.Resource{},
-		scope:    &commonpb.InstrumentationScope{Name: scopeName, Version: c.Version},
+		scope:    &commonpb.InstrumentationScope{Name: scopeName, Version: valid(c.Version)},
 	}
 	for _, key := range slices.Sorted(maps.Keys(attrs)) {
 		if attrs[key] != "" {
@@ -51,9 +52,12 @@ func (f frame) request(spans []*tracepb.Span) *coltracepb.ExportTraceServiceRequ
 	}}}
 }
 
+// text is an attribute. Without valid UTF-8 in it nothing could be sent at all.
 func text(key, value string) *commonpb.KeyValue {
-	return &commonpb.KeyValue{Key: key, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: value}}}
+	return &commonpb.KeyValue{Key: valid(key), Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: valid(value)}}}
 }
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // Bits of a span's flags beside those of the W3C.
 const (

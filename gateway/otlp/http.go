@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,8 +19,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxAnswer is the size in bytes of the largest answer of a collector that is read.
-const maxAnswer = 64 << 10
+// Bounds in bytes of a collector's answer. One that takes spans may have something to say
+// about each, and gRPC knows of no answer of which only the beginning is read: a larger one
+// there is a failure.
+const (
+	maxAnswer = 4 << 20
+	maxHeader = 64 << 10
+)
 
 // httpSender sends protobuf over HTTP.
 type httpSender struct {
@@ -33,7 +39,7 @@ func newHTTPSender(t Target, f frame) *httpSender {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // headers are for this one
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: t.TLS, TLSHandshakeTimeout: t.timeout(), ForceAttemptHTTP2: true,
-			MaxResponseHeaderBytes: maxAnswer, MaxIdleConns: 2, IdleConnTimeout: 30 * time.Second,
+			MaxResponseHeaderBytes: maxHeader, MaxIdleConns: 2, IdleConnTimeout: 30 * time.Second,
 		},
 	}}
 }
@@ -95,14 +101,14 @@ func zipped(body []byte) ([]byte, error) {
 func (s *httpSender) verdict(res *http.Response, body []byte) (int64, string, error) {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		var said coltracepb.ExportTraceServiceResponse
-		if res.Header.Get("Content-Type") != "application/x-protobuf" || proto.Unmarshal(body, &said) != nil {
+		if !isProtobuf(res) || proto.Unmarshal(body, &said) != nil {
 			return 0, "", nil // it has taken them, whatever it says
 		}
 		return said.GetPartialSuccess().GetRejectedSpans(), clip(said.GetPartialSuccess().GetErrorMessage()), nil
 	}
 	var why spb.Status
 	err := fmt.Errorf("it answered %d", res.StatusCode)
-	if res.Header.Get("Content-Type") == "application/x-protobuf" && proto.Unmarshal(body, &why) == nil && why.Message != "" {
+	if isProtobuf(res) && proto.Unmarshal(body, &why) == nil && why.Message != "" {
 		err = fmt.Errorf("it answered %d: %s", res.StatusCode, clip(why.Message))
 	}
 	switch res.StatusCode {
@@ -112,11 +118,16 @@ func (s *httpSender) verdict(res *http.Response, body []byte) (int64, string, er
 	return 0, "", &failure{after: retryAfter(res.Header.Get("Retry-After"), res.Header.Get("Date")), err: err}
 }
 
+func isProtobuf(res *http.Response) bool {
+	media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	return err == nil && media == "application/x-protobuf"
+}
+
 // retryAfter is the time that a collector wants to be left alone: seconds, or a date,
 // by its own clock where it tells it.
 func retryAfter(value, date string) time.Duration {
-	if n, err := strconv.Atoi(value); err == nil && n > 0 {
-		return time.Duration(min(n, int(maxAfter/time.Second))) * time.Second
+	if n, err := strconv.Atoi(value); err == nil || errors.Is(err, strconv.ErrRange) { // n is as large as a number may be, then
+		return time.Duration(min(max(0, n), int(maxAfter/time.Second))) * time.Second
 	}
 	at, err := http.ParseTime(value)
 	now, without := http.ParseTime(date)

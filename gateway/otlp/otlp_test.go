@@ -16,8 +16,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/memlog"
@@ -280,6 +282,61 @@ func TestACollectorThatRefusesEverything(t *testing.T) {
 		x.Stop()
 		if n := x.counts.byEnd; n["given_up"] != 0 || len(repeated(c)) > 0 {
 			t.Errorf("%v", n)
+		}
+	}
+}
+
+// TestLongWords: a collector that takes everything and has much to say about it is not
+// sent the same again.
+func TestLongWords(t *testing.T) {
+	for _, protocol := range []string{ProtocolHTTP, ProtocolGRPC} {
+		w, c := newWorld(t), collector.New()
+		address := c.HTTP(t)
+		if protocol == ProtocolGRPC {
+			address = c.GRPC(t)
+		}
+		c.Say(func(request, _ int) collector.Answer {
+			return collector.Answer{Rejected: 1, Message: strings.Repeat("too old ", 60<<10/8*4), Keep: true}
+		})
+		x := working(t, w.exporter(address, func(c *Config) { c.Target.Protocol = protocol }))
+		w.turns("one", 1)
+		poll(t, "all spans", func() bool { return len(c.Named("turn")) == 1 })
+		x.Stop()
+		if n := x.counts.requests; n["ok"] == 0 || n["ok"] != uint64(c.Requests()) || len(repeated(c)) > 0 {
+			t.Errorf("%s: %v of %d requests", protocol, n, c.Requests())
+		}
+	}
+}
+
+// TestAnAnswerWithParameters in its content type says what it says.
+func TestAnAnswerWithParameters(t *testing.T) {
+	said := &coltracepb.ExportTraceServiceResponse{PartialSuccess: &coltracepb.ExportTracePartialSuccess{RejectedSpans: 3}}
+	body, err := proto.Marshal(said)
+	must(t, err)
+	for media, want := range map[string]int64{"application/x-protobuf": 3, "Application/X-Protobuf; charset=utf-8": 3, "application/json": 0, "": 0} {
+		got, _, err := (&httpSender{}).verdict(&http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {media}}}, body)
+		if got != want || err != nil {
+			t.Errorf("%q: %d rejected, %v; want %d", media, got, err, want)
+		}
+	}
+}
+
+// TestAResourceOfAnyBytes is sent: what the environment names is not always UTF-8.
+func TestAResourceOfAnyBytes(t *testing.T) {
+	for _, protocol := range []string{ProtocolHTTP, ProtocolGRPC} {
+		w, c := newWorld(t), collector.New()
+		address := c.HTTP(t)
+		if protocol == ProtocolGRPC {
+			address = c.GRPC(t)
+		}
+		x := working(t, w.exporter(address, func(c *Config) {
+			c.Target.Protocol, c.Resource = protocol, map[string]string{"team": "a\xff\x00b", "k\xff": "v"}
+		}))
+		w.turns("one", 1)
+		poll(t, "all spans", func() bool { return len(c.Named("turn")) == 1 })
+		x.Stop()
+		if got := c.Named("turn")[0].Resource; got["team"] != "a\ufffd\x00b" || got["k\ufffd"] != "v" {
+			t.Errorf("%s: %q", protocol, got)
 		}
 	}
 }
@@ -566,7 +623,7 @@ func TestTargets(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	const now = "Sun, 06 Nov 1994 08:49:37 GMT"
 	for in, want := range map[string]time.Duration{
-		"3": 3 * time.Second, "0": 0, "-1": 0, "x": 0, "": 0, "999999999": maxAfter, "Sun, 06 Nov 1994 08:50:07 GMT": 30 * time.Second,
+		"3": 3 * time.Second, "0": 0, "-1": 0, "x": 0, "": 0, "999999999": maxAfter, "99999999999999999999": maxAfter, "-99999999999999999999": 0, "Sun, 06 Nov 1994 08:50:07 GMT": 30 * time.Second,
 		"Sun, 06 Nov 1994 08:49:07 GMT": 0, "Sun, 06 Nov 2094 08:49:07 GMT": maxAfter,
 	} {
 		if got := retryAfter(in, now); got != want {

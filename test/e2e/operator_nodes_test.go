@@ -124,7 +124,7 @@ func TestACircuitIsTheClusters(t *testing.T) {
 	for a.tools()["down"] || b.tools()["down"] {
 		a.run(down)
 	}
-	if out := must(t, "breaker", "--nats", url); !strings.Contains(out, "down  open") {
+	if out := must(t, "breaker", "--nats", url); !strings.Contains(out, "down  -        open") {
 		t.Errorf("%s", out)
 	}
 	if v := b.run(down); v.Calls[0].Code != "CIRCUIT_OPEN" {

@@ -166,18 +166,8 @@ func (allowAll) Version() string { return "bench" }
 
 type local struct{ n *actors.Node }
 
-func (l local) Watch(key events.TurnKey) (<-chan gateway.View, func()) {
-	in, stop := l.n.Watch(key)
-	out := make(chan gateway.View, 1)
-	done := make(chan struct{})
-	go func() {
-		select {
-		case f := <-in:
-			out <- gateway.View{Turn: f.Turn, Commits: f.Commits}
-		case <-done:
-		}
-	}()
-	return out, sync.OnceFunc(func() { close(done); stop() })
+func (l local) Watch(key events.TurnKey, ended func(gateway.View)) func() {
+	return l.n.OnEnd(key, func(f actors.Finished) { ended(gateway.View{Turn: f.Turn, Commits: f.Commits}) })
 }
 
 func open(ctx context.Context, dir, mode string) (*house, error) {

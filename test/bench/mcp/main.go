@@ -28,6 +28,7 @@ var (
 	pairs     = flag.Int("pairs", 1500, "pairs of calls of each row")
 	modes     = flag.String("modes", "barrier always interval=1s", "sync modes, separated by blanks")
 	revisions = flag.String("revisions", "2025-11-25 2026-07-28", "revisions of the protocol, separated by blanks")
+	calls     = flag.String("calls", "read act", "kinds of calls, separated by blanks")
 	profile   = flag.String("profile", "", "keep the node's data and log here, for a look at what it did")
 	serve     = flag.String("serve-upstream", "", "be the server that is called, at this address; the program starts itself so")
 )
@@ -151,13 +152,17 @@ func withNode(ctx context.Context, mode, direct string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = n.stop() }()
+	defer func() {
+		_ = n.stop()
+		used, calls := n.cmd.ProcessState.UserTime()+n.cmd.ProcessState.SystemTime(), len(strings.Fields(*revisions))*len(strings.Fields(*calls))*(*pairs+*pairs/10)
+		fmt.Fprintf(os.Stderr, "sync %s: the node used %.2f ms of processor time a call, its start included\n", mode, float64(used.Microseconds())/1000/float64(calls))
+	}()
 	var greeting struct{ HTTP string }
 	if err := json.Unmarshal([]byte(n.line), &greeting); err != nil {
 		return err
 	}
 	for _, revision := range strings.Fields(*revisions) {
-		for _, tool := range []string{"read", "act"} {
+		for _, tool := range strings.Fields(*calls) {
 			if err := compare(ctx, mode, revision, tool, direct, greeting.HTTP+"/mcp"); err != nil {
 				return fmt.Errorf("%s, %s: %w", revision, tool, err)
 			}
