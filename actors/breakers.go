@@ -70,7 +70,7 @@ func (b *breakers) admit(ctx context.Context, c lifecycle.Circuit, who string) (
 		return f, view
 	}
 	if c.Of != "" {
-		own, kept := b.change(ctx, c.Own(), func(v lifecycle.Breaker, _ time.Time) lifecycle.Breaker { return v })
+		own, kept := b.change(ctx, c.Own(), func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker { return v.Lapse(b.n.cfg.Breaker, now) })
 		switch {
 		case !kept:
 			f.Ruling = lifecycle.Wait

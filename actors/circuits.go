@@ -36,6 +36,8 @@ type seenBreaker struct {
 	until time.Time // its cell is gone then, whether or not the watch tells so; zero: it stays
 }
 
+func (s seenBreaker) over(now time.Time) bool { return !s.until.IsZero() && s.until.Before(now) }
+
 func (b *breakers) start() { b.n.do(b.watch) }
 
 // watch keeps the view fresh. Before it has seen the cells, breakers count as closed.
@@ -73,10 +75,14 @@ func (b *breakers) see(c lifecycle.Circuit, rev uint64, is lifecycle.Breaker) se
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was, known := b.view[c]
+	local := b.n.cfg.Steady().UTC()
+	if rev == 0 && was.over(local) {
+		delete(b.view, c)
+		return seenBreaker{}
+	}
 	if rev < was.rev || rev == 0 && !known {
 		return was
 	}
-	local := b.n.cfg.Steady().UTC()
 	now := seenBreaker{rev: rev, BreakerSight: is.Sight(b.n.cfg.Breaker, local, b.n.cfg.Now().UTC(), was.BreakerSight, b.live)}
 	if kept := c.Keeps(now.Local(), b.n.cfg.Breaker, local); kept > 0 {
 		now.until = local.Add(kept + lifecycle.ClosedKept)
@@ -100,7 +106,7 @@ func (b *breakers) gone(c lifecycle.Circuit, rev uint64) {
 // forget drops what must have expired: while a server was away, nobody may have told.
 func (b *breakers) forget(now time.Time) {
 	for c, is := range b.view {
-		if !is.until.IsZero() && is.until.Before(now) {
+		if is.over(now) {
 			delete(b.view, c)
 		}
 	}
@@ -144,8 +150,8 @@ func (b *breakers) get(c lifecycle.Circuit) lifecycle.Breaker {
 func (b *breakers) closed(c lifecycle.Circuit) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	now := b.n.cfg.Steady()
-	whole := c.Of != "" && b.view[c.Own()].Local().Blocks(b.n.cfg.Breaker, now)
+	now, own := b.n.cfg.Steady(), b.view[c.Own()].Local()
+	whole := c.Of != "" && (own.Blocks(b.n.cfg.Breaker, now) || own.Lapse(b.n.cfg.Breaker, now) != own)
 	return b.live && !whole && b.view[c].Local().State(b.n.cfg.Breaker, now) == lifecycle.BreakerClosed
 }
 

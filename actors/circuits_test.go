@@ -147,11 +147,14 @@ func TestASwitchedOffToolReachesNoHost(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	off(10 * time.Millisecond)
-	eventually(t, "the end of the switch", func() bool { return n.breaks.closed(well) })
+	eventually(t, "the end of the switch", func() bool { return !n.breaks.get(own("reach")).Blocks(n.cfg.Breaker, n.cfg.Steady()) })
 	turn = ended(t, b, submit(t, b, reach("dead", "well")))
 	wantLasts(t, turn, "failed completed")
 	if s := turn.Calls[0].Started.Breaker; s.Probe || s.State != string(lifecycle.BreakerClosed) {
 		t.Errorf("%+v", s)
+	}
+	if cell, err := b.Cells().Get(t.Context(), bus.BucketBreaker, BreakerCell(own("reach"))); err != nil || string(cell.Value) != "{}" || !n.breaks.closed(well) {
+		t.Errorf("the switch whose time is over stays half open: %s, %v", cell.Value, err)
 	}
 }
 
@@ -217,7 +220,15 @@ func TestCircuitsAreForgotten(t *testing.T) {
 		t.Error("what has ended is still known")
 	}
 	n.breaks.see(a, 1002, open)
+	twice := lifecycle.Circuit{Tool: "t", Of: "c"}
+	n.breaks.see(twice, 1002, lifecycle.Breaker{Failures: 2})
+	if is := n.breaks.see(twice, 0, lifecycle.Breaker{}); is.Local().Failures != 2 {
+		t.Errorf("an older look has taken its failures: %+v", is)
+	}
 	ahead.Store(int64(3 * lifecycle.CircuitKept))
+	if is := n.breaks.see(twice, 0, lifecycle.Breaker{}); is.Local() != (lifecycle.Breaker{}) {
+		t.Errorf("failures of hours ago still count, and their cell has gone: %+v", is)
+	}
 	n.breaks.see(other, 1003, open)
 	if _, known := n.breaks.view[a]; known || len(n.breaks.view) != 1 {
 		t.Errorf("%v", n.breaks.view)

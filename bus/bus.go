@@ -185,9 +185,12 @@ type Timers interface {
 	Stop(ctx context.Context, id string) error
 }
 
+// MaxCellKey is the length in bytes of the longest key of a cell.
+const MaxCellKey = 200
+
 // Cell is an entry of a bucket.
 type Cell struct {
-	Key      string // 1 to 200 of A-Z a-z 0-9 _ - = / .
+	Key      string // 1 to MaxCellKey of A-Z a-z 0-9 _ - = / .
 	Value    []byte // nil: deleted or expired
 	Revision uint64 // of the bucket
 }
@@ -195,7 +198,7 @@ type Cell struct {
 // Buckets of cells.
 const (
 	BucketPresence = "presence" // boot id of each live node, with a TTL
-	BucketBreaker  = "breaker"  // one cell a tool
+	BucketBreaker  = "breaker"  // one cell a circuit
 	BucketLock     = "lock"     // one cell a resource
 	BucketKeys     = "keys"     // idempotency: one cell a key
 	BucketSecrets  = "secrets"  // sealed values of arguments: one cell a value, with a TTL

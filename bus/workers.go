@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/sluice-run/sluice/events"
 )
 
 // Workers are processes of their own that serve tools, in any language. They have no
@@ -46,13 +48,10 @@ func ParseWorker(s string) (Worker, error) {
 	return w, nil
 }
 
-// MaxToolName is the length in bytes of the longest name of a worker's tool.
-const MaxToolName = 64
-
 // WorkerTool says whether a worker's tool can have that name: 1 to 64 of A-Za-z0-9_-,
 // the first a letter or a digit, and no "__", which stands behind a server's name.
 func WorkerTool(name string) bool {
-	return name != "" && name[0] != '_' && name[0] != '-' && !strings.Contains(name, "__") && plainName(strings.ReplaceAll(name, "_", "-"), MaxToolName)
+	return name != "" && name[0] != '_' && name[0] != '-' && !strings.Contains(name, "__") && plainName(strings.ReplaceAll(name, "_", "-"), events.MaxToolName)
 }
 
 func plainName(s string, most int) bool {

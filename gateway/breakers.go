@@ -88,7 +88,7 @@ func checkCircuit(c lifecycle.Circuit) error {
 	switch {
 	case !toolName.MatchString(c.Tool):
 		return BadRequest(fmt.Sprintf("tool %.80q", c.Tool), "name a tool as the tool list does")
-	case c.Of != "" && !bus.ValidCircuit(c.Of):
+	case c.Of != "" && (!bus.ValidCircuit(c.Of) || len(bus.CircuitCell(c.Tool, c.Of)) > bus.MaxCellKey):
 		return BadRequest(fmt.Sprintf("circuit %.160q", c.Of), "name it as the list of circuits does, or leave it out for the tool as a whole")
 	}
 	return nil
@@ -102,20 +102,22 @@ func (d *Desk) ResetCircuit(ctx context.Context, c lifecycle.BreakerConfig, of l
 	closed := func(lifecycle.Breaker, time.Time) lifecycle.Breaker { return lifecycle.Breaker{} }
 	was, err := d.turnCircuit(ctx, c, of, closed)
 	out := Switched{Tool: of.Tool, Circuit: of.Of, Status: "closed", By: person(by), Was: was}
-	if err != nil || of.Of != "" {
-		return out.already(), err
-	}
 	var more []lifecycle.Circuit
-	err = bus.EachBelow(ctx, d.bus.Cells(), bus.BucketBreaker, bus.CircuitCell(of.Tool, "")+".", func(cell bus.Cell) {
-		if tool, endpoint, err := bus.ParseCircuitCell(cell.Key); err == nil && breakerOf(cell) != (lifecycle.Breaker{}) {
-			more = append(more, lifecycle.Circuit{Tool: tool, Of: endpoint})
-		}
-	})
+	if err == nil && of.Of == "" {
+		err = bus.EachBelow(ctx, d.bus.Cells(), bus.BucketBreaker, bus.CircuitCell(of.Tool, "")+".", func(cell bus.Cell) {
+			if tool, endpoint, err := bus.ParseCircuitCell(cell.Key); err == nil && breakerOf(cell) != (lifecycle.Breaker{}) {
+				more = append(more, lifecycle.Circuit{Tool: tool, Of: endpoint})
+			}
+		})
+	}
 	for _, one := range more {
 		if err == nil {
 			_, err = d.turnCircuit(ctx, c, one, closed)
 			out.Endpoints++
 		}
+	}
+	if err == nil {
+		err = d.durable(ctx)
 	}
 	return out.already(), err
 }
@@ -158,10 +160,13 @@ func (d *Desk) OpenCircuit(ctx context.Context, c lifecycle.BreakerConfig, of li
 	was, err := d.turnCircuit(ctx, c, of, func(b lifecycle.Breaker, now time.Time) lifecycle.Breaker {
 		return b.Hold(now, now.Add(off), by.ID, secrets.Redact(wholeText(reason)))
 	})
+	if err == nil {
+		err = d.durable(ctx)
+	}
 	return Switched{Tool: of.Tool, Circuit: of.Of, Status: "open", By: by, Was: was}, err
 }
 
-// turnCircuit changes a circuit's cell by compare-and-swap.
+// turnCircuit changes a circuit's cell by compare-and-swap. It is durable past the next barrier.
 func (d *Desk) turnCircuit(ctx context.Context, c lifecycle.BreakerConfig, of lifecycle.Circuit, how func(lifecycle.Breaker, time.Time) lifecycle.Breaker) (Circuit, error) {
 	if err := checkCircuit(of); err != nil {
 		return Circuit{}, err
@@ -185,9 +190,6 @@ func (d *Desk) turnCircuit(ctx context.Context, c lifecycle.BreakerConfig, of li
 		_, err = cells.Put(ctx, bus.BucketBreaker, key, value, cell.Revision, of.Keeps(next, c, now))
 		if errors.Is(err, bus.ErrConflict) {
 			continue
-		}
-		if err == nil {
-			err = d.durable(ctx)
 		}
 		return was, err
 	}

@@ -219,5 +219,6 @@ func TestHTTPOperator(t *testing.T) {
 	d.want(400, "name one circuit", "GET", "/v1/breakers/Fetch?circuit=", ``)
 	d.want(400, "circuit", "GET", "/v1/breakers/Fetch?circuit=a&circuit=b", ``)
 	d.want(400, "name it as the list", "POST", "/v1/breakers/Fetch/reset?circuit=a%20b", ``)
+	d.want(400, "name it as the list", "GET", "/v1/breakers/"+strings.Repeat(".:", 32)+"?circuit="+strings.Repeat("a", 130), ``) // no cell has such a key
 	d.want(400, "name a tool", "POST", "/v1/breakers/a%20b/reset", ``)
 }

@@ -51,3 +51,13 @@ func (c Circuit) Keeps(b Breaker, cfg BreakerConfig, now time.Time) time.Duratio
 // endpoints from starting. Endpoints' calls are no evidence about the whole, so that
 // behind its window none of them has to probe it.
 func (b Breaker) Blocks(c BreakerConfig, now time.Time) bool { return b.State(c, now) == BreakerOpen }
+
+// Lapse is the breaker of a tool as a whole as the call of one of its endpoints leaves it:
+// a person's switch whose time is over is off, since nothing has failed, and none of these
+// calls would probe.
+func (b Breaker) Lapse(c BreakerConfig, now time.Time) Breaker {
+	if !b.HeldUntil.IsZero() && b.State(c, now) == BreakerHalfOpen {
+		return Breaker{}
+	}
+	return b
+}

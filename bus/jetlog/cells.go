@@ -21,8 +21,6 @@ type cells struct{ bus *Bus }
 // Cells are the cluster's.
 func (b *Bus) Cells() bus.Cells { return cells{b} }
 
-const maxCellKey = 200
-
 func (c cells) bucket(bucket, key string) (jetstream.KeyValue, error) {
 	kv := c.bus.kv[bucket]
 	if kv == nil {
@@ -32,7 +30,7 @@ func (c cells) bucket(bucket, key string) (jetstream.KeyValue, error) {
 }
 
 func checkKey(key string) error {
-	bad := len(key) == 0 || len(key) > maxCellKey || key[0] == '.' || key[len(key)-1] == '.' || strings.Contains(key, "..")
+	bad := len(key) == 0 || len(key) > bus.MaxCellKey || key[0] == '.' || key[len(key)-1] == '.' || strings.Contains(key, "..")
 	for i := range len(key) {
 		c := key[i]
 		bad = bad || !(c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("_-=/.", c) >= 0)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/events"
 )
 
 // User is somebody who may connect to a server. Exactly one of Password and NKey is
@@ -55,7 +56,7 @@ func (u User) check() error {
 	}
 	for _, name := range u.Tools {
 		if !bus.WorkerTool(name) {
-			return fmt.Errorf("user %q: no worker's tool can be called %.80q: 1 to %d of A-Za-z0-9_-, beginning with a letter or a digit, without __", u.Name, name, bus.MaxToolName)
+			return fmt.Errorf("user %q: no worker's tool can be called %.80q: 1 to %d of A-Za-z0-9_-, beginning with a letter or a digit, without __", u.Name, name, events.MaxToolName)
 		}
 	}
 	return nil

@@ -11,9 +11,6 @@ import (
 	"github.com/sluice-run/sluice/bus"
 )
 
-// maxKey is the length in bytes of the longest cell key.
-const maxKey = 200
-
 // bucket is a set of cells.
 type bucket struct {
 	name  string
@@ -110,7 +107,7 @@ func (c cells) enter(ctx context.Context, name, key string) (*bucket, error) {
 	case b == nil:
 		return nil, fmt.Errorf("no bucket has that name; there are %v", bus.Buckets)
 	case !validKey(key):
-		return nil, fmt.Errorf("a key is 1 to %d of A-Z a-z 0-9 _ - = / . and has no empty part between dots", maxKey)
+		return nil, fmt.Errorf("a key is 1 to %d of A-Z a-z 0-9 _ - = / . and has no empty part between dots", bus.MaxCellKey)
 	}
 	return b, c.v.enter(ctx)
 }
@@ -123,7 +120,7 @@ func validKey(key string) bool {
 		}
 		return false
 	}
-	return len(key) > 0 && len(key) <= maxKey && !slices.Contains(strings.Split(key, "."), "")
+	return len(key) > 0 && len(key) <= bus.MaxCellKey && !slices.Contains(strings.Split(key, "."), "")
 }
 
 // put writes a cell, or deletes it if value is nil, and tells the watchers. The

@@ -46,10 +46,13 @@ func parseURL(raw string) (*url.URL, *tools.Error) {
 	case strings.Contains(u.Host, "%"):
 		return nil, invalid("the host has a zone or an escape: write it plainly")
 	}
+	port := ""
 	if p := u.Port(); p != "" {
-		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+		n, err := strconv.ParseUint(p, 10, 16)
+		if err != nil || n == 0 {
 			return nil, invalid("there is no port %q", p)
 		}
+		port = ":" + strconv.FormatUint(n, 10) // 0443 is dialled as 443
 	}
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -58,10 +61,7 @@ func parseURL(raw string) (*url.URL, *tools.Error) {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
-	if p := u.Port(); p != "" {
-		host += ":" + p
-	}
-	u.Host, u.Fragment, u.RawFragment = host, "", ""
+	u.Host, u.Fragment, u.RawFragment = host+port, "", ""
 	if u.Hostname() == "" {
 		return nil, invalid("the address names no host: write it as https://host/path")
 	}

@@ -367,7 +367,7 @@ func TestOperationNamesTheHost(t *testing.T) {
 func TestCircuitNamesTheServer(t *testing.T) {
 	tool := fetchTool(t, Config{})
 	for want, urls := range map[string][]string{
-		"https://example.com":      {"https://example.com", "https://EXAMPLE.com./x?y#z", "https://example.com:443/", "HTTPS://example.com"},
+		"https://example.com":      {"https://example.com", "https://EXAMPLE.com./x?y#z", "https://example.com:443/", "https://example.com:00443/", "HTTPS://example.com"},
 		"http://example.com":       {"http://example.com/a", "http://example.com:80/b"},
 		"http://example.com:443":   {"http://example.com:443/"},
 		"https://example.com:8443": {"https://example.com:8443/", "https://Example.com.:8443/x"},
