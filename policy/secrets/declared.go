@@ -72,8 +72,10 @@ func declaredTexts(args string, declared []string) []string {
 		return nil
 	}
 	var out []string
+	seen := map[string]bool{}
 	each(args, tree(args), "", func(l leaf) {
-		if l.kind != 'k' && len(l.text) >= leastKnown && covered(declared, l.path) && !slices.Contains(out, l.text) {
+		if l.kind != 'k' && len(l.text) >= leastKnown && covered(declared, l.path) && !seen[l.text] {
+			seen[l.text] = true
 			out = append(out, l.text)
 		}
 	})

@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +52,8 @@ func TestDeclaredIsNeverLeft(t *testing.T) {
 		"again as a name":     {`{"v":"` + secret + `","o":{"` + secret + `":1}}`, []string{"/v"}, events.AccessDenied},
 		"beside a mark":       {`{"v":"` + secret + `","x":"` + Mark(Token) + `"}`, []string{"/v"}, events.InvalidParam},
 		"too long":            {`{"v":"` + secret + strings.Repeat("x", MaxValue) + `"}`, []string{"/v"}, events.TooLarge},
+		"too many":            {`{"v":["` + secret + `"` + manyTexts(MaxValues) + `],"x":"` + secret + `"}`, []string{"/v"}, events.TooLarge},
+		"too many, and again": {`{"v":["` + secret + `"` + manyTexts(50_000) + `],"` + secret + `":1}`, []string{"/v"}, events.TooLarge},
 		"below what is named": {`{"v":{"a":["` + secret + `"]},"x":"` + Mark(Token) + `"}`, []string{"/v"}, events.InvalidParam},
 	} {
 		s := sealed(c.args, c.declared...)
@@ -66,4 +69,13 @@ func TestDeclaredIsNeverLeft(t *testing.T) {
 			t.Errorf("%q: %q, %+v", none, s.Args, s.Refused)
 		}
 	}
+}
+
+// manyTexts are n different strings of a list, with a comma before each.
+func manyTexts(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"another-%d"`, i)
+	}
+	return b.String()
 }

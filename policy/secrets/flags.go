@@ -73,6 +73,7 @@ var clients = []struct {
 	{"mongosh ", 'p', false, false},
 	{"mongodump ", 'p', false, false},
 	{"zip ", 'P', false, false},
+	{"unzip ", 'P', false, false},
 	{"7z ", 'p', true, false},
 	{"7za ", 'p', true, false},
 	{"ssh-keygen ", 'N', false, false},
@@ -97,17 +98,40 @@ func (f *finder) shortFlag(i int) int {
 		if c.pair {
 			return f.userPassword(i+1, c.name, i)
 		}
+		if v := i + 1 + f.blanks(i+1); ports(f.text[v : v+f.word(v, maxLook)]) {
+			return i
+		}
 		return f.firmly(i+1, Password)
 	}
 	return i
 }
 
-// within says whether the program is named before i, in the same line.
+// within says whether the program is named before i, in the same command.
 func (f *finder) within(program string, i int) bool {
-	before := f.text[max(0, i-maxCommand):i]
-	at := strings.LastIndex(before, program)
-	return at >= 0 && !strings.Contains(before[at:], "\n")
+	from := max(0, i-maxCommand)
+	at := from + strings.LastIndex(f.text[from:i], program)
+	if at < from || at > 0 && word[f.text[at-1]] {
+		return false
+	}
+	quote := byte(0)
+	for j := at; j < i; j++ {
+		switch c := f.text[j]; {
+		case c == '\n':
+			return false
+		case c == quote:
+			quote = 0
+		case quote != 0:
+		case c == '"' || c == '\'':
+			quote = c
+		case c == ';' || c == '|' || c == '&' && (blank(f.text[j+1]) || f.text[j+1] == '&'): // not that of a URL
+			return false
+		}
+	}
+	return true
 }
+
+// ports says whether a word of a command publishes ports: 80:8080.
+func ports(w string) bool { return strings.Contains(w, ":") && strings.Trim(w, "0123456789:") == "" }
 
 // userPassword looks at user:password behind a flag of a program, whose flag stands at
 // flag.

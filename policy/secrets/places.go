@@ -63,6 +63,9 @@ func (f *finder) escaped(i int) int {
 	return f.add(from+user+len(colon), from+end, Password)
 }
 
+// inEscaped are the bytes that a value goes on with where a URL escapes what ends it.
+var inEscaped = setOf("  \t\t\r\r\n\n\"\"''``\\\\,,;;<<>>&&++))").but()
+
 // escapedAssign looks for name=value and "name":"value" as a URL escapes them, where the
 // % of the = or the colon stands at i.
 func (f *finder) escapedAssign(i int) int {
@@ -94,7 +97,7 @@ func (f *finder) escapedAssign(i int) int {
 		}
 		return i
 	}
-	n := f.until(v, maxSecrets, " \t\r\n\"'`\\,;<>&+)") - v
+	n := min(f.run(inEscaped, v), maxSecrets)
 	for k := 0; k+2 < n; k++ { // what parts it from what follows is escaped, too
 		if e := strings.ToLower(t[v+k : v+k+3]); e == "%26" || e == "%3b" || e == "%0a" || e == "%20" || e == "%22" || e == "%7d" {
 			n = k

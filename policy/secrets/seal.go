@@ -409,7 +409,8 @@ func Substitute(text string, values map[string]Value) string {
 
 // RedactArgs is a call's arguments with a mark for each secret: what looks like one, and
 // what stands at the declared JSON Pointers. What is no JSON object is redacted as a
-// text; where something in it was declared a mark is all that is left.
+// text; where something in it was declared a mark is all that is left, and of each text
+// where more than MaxValues were.
 func RedactArgs(args string, declared ...string) string {
 	if !isObject(args) {
 		if len(declared) > 0 && !empty(args) {
@@ -417,7 +418,11 @@ func RedactArgs(args string, declared ...string) string {
 		}
 		return redact(args, true)
 	}
-	known := newLiterals(false, declaredTexts(args, declared))
+	texts := declaredTexts(args, declared)
+	if len(texts) > MaxValues { // too many to look for elsewhere: any text may hold one
+		return redactTree(args, func(leaf) (string, bool) { return Mark(Secret), true })
+	}
+	known := newLiterals(false, texts)
 	return redactTree(args, func(l leaf) (string, bool) {
 		was := l.text
 		l.text = known.Redact(l.text) // it may stand elsewhere, too

@@ -13,15 +13,13 @@ func (c *classifier) sed(args []word) {
 		c.add(ruleFlag, bad.text)
 		return
 	}
-	if p.has("--help", "--version") {
-		return
-	}
 	scripts, files := p.values, p.operands
-	if len(scripts) == 0 {
-		if len(files) == 0 {
-			c.add(ruleFlag, "sed")
-			return
-		}
+	switch {
+	case p.has("--help", "--version"):
+		files = nil // a script of -e before it is read, and opens what it writes
+	case len(scripts) == 0 && len(files) == 0:
+		c.add(ruleFlag, "sed")
+	case len(scripts) == 0:
 		scripts, files = files[:1], files[1:]
 	}
 	for _, s := range scripts {
