@@ -57,6 +57,7 @@ type awk struct {
 	rest           string
 	slash          slash // what a slash would be here
 	braces, parens int
+	subscripts     int
 }
 
 // awkReads reports whether a program is made of what computes and prints alone.
@@ -136,9 +137,11 @@ func (a *awk) bracket(b byte) bool {
 	case '}':
 		a.braces--
 	case '[':
-		a.slash = unclear
+		a.subscripts, a.slash = a.subscripts+1, unclear
 	case ']':
-		a.slash = divides
+		a.subscripts, a.slash = a.subscripts-1, divides
+	case '\n':
+		return a.parens == 0 && a.subscripts == 0 // a version might pass over it, and a slash behind it divides
 	}
 	return a.parens >= 0 && a.braces >= 0 && (a.parens == 0 || b != '{' && b != '}')
 }

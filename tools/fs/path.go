@@ -91,7 +91,7 @@ func openRoot(in tools.Invocation) (*os.Root, error) {
 	return Open(in.Workspace)
 }
 
-// Open opens a workspace. It never waits, whatever stands in the folder's place. It
+// Open opens a workspace. It does not wait for what stands in the folder's place. It
 // returns a *tools.Error where there is no such folder on this node, which no argument of
 // a call can mend: who submits has named it.
 func Open(workspace string) (*os.Root, error) {
