@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -57,5 +58,62 @@ func TestAFence(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		ended(t, b, key)
+	}
+}
+
+// leftCells tell of each cell when it was written, as a log does that is this process's own.
+type leftCells struct {
+	bus.Cells
+	left time.Time
+}
+
+func (c leftCells) Get(ctx context.Context, bucket, key string) (bus.Cell, error) {
+	cell, err := c.Cells.Get(ctx, bucket, key)
+	cell.Left = c.left
+	return cell, err
+}
+
+type leftBus struct {
+	bus.Bus
+	left time.Time
+}
+
+func (b leftBus) Cells() bus.Cells { return leftCells{b.Bus.Cells(), b.left} }
+
+// TestALeaseOfAnotherLife: what another boot had lasts from when this node saw it first,
+// or from when it was written, where that is known to be of before this process.
+func TestALeaseOfAnotherLife(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		left time.Time
+		held bool
+	}{
+		"not known":        {time.Time{}, true},
+		"over":             {now.Add(-time.Hour), false},
+		"still lasts":      {now.Add(-time.Minute), true},
+		"of a clock ahead": {now.Add(2 * time.Hour), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := leftBus{memlog.New(memlog.Config{}).View("a"), c.left}
+			value, err := json.Marshal(lifecycle.LockState{Holds: []lifecycle.Hold{{Call: "t/1/0", Boot: "dead", Exclusive: true, Until: now.Add(-time.Hour)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Cells().Put(t.Context(), bus.BucketLock, lockCell("r"), value, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+			n := testNode(t, b, func(c *Config) { c.LockTTL = time.Hour })
+			for range 2 { // the second time it is what this node has written
+				_, _, err = (&lockActor{n: n, resource: "r"}).cell(t.Context(), func(s lifecycle.LockState, at time.Time) (lifecycle.LockState, bool) {
+					if held := !s.Empty(at); held != c.held {
+						t.Errorf("held: %v", held)
+					}
+					return s, true
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }

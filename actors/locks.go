@@ -532,7 +532,11 @@ func (a *lockActor) cell(ctx context.Context, how func(lifecycle.LockState, time
 			}
 		}
 		now, ttl := a.n.cfg.Steady().UTC(), a.n.cfg.LockTTL
-		seen := a.n.locks.seen.look(a.resource, a.n.cfg.Boot, now, ttl, was)
+		first := now
+		if !c.Left.IsZero() && c.Left.Before(now) { // it is from before this process, by the same clock
+			first = c.Left
+		}
+		seen := a.n.locks.seen.look(a.resource, a.n.cfg.Boot, first, ttl, was)
 		next, ok := how(was.Local(seen, ttl), now)
 		if next.Empty(now) {
 			if c.Revision == 0 {

@@ -193,6 +193,10 @@ type Cell struct {
 	Key      string // 1 to MaxCellKey of A-Z a-z 0-9 _ - = / .
 	Value    []byte // nil: deleted or expired
 	Revision uint64 // of the bucket
+	// Left is when the cell was written, by this machine's clock, where the log is this
+	// process's own and nobody has written the cell since it was opened; else zero.
+	// Only Get tells it.
+	Left time.Time
 }
 
 // Buckets of cells.

@@ -56,7 +56,11 @@ func (c cells) Get(ctx context.Context, bucket, key string) (bus.Cell, error) {
 		}
 		return bus.Cell{}, fmt.Errorf("get cell %s/%s: %w", bucket, key, readError(ctx, err))
 	}
-	return bus.Cell{Key: key, Value: nonNil(e.Value()), Revision: e.Revision()}, nil
+	cell := bus.Cell{Key: key, Value: nonNil(e.Value()), Revision: e.Revision()}
+	if cell.Revision <= c.bus.left[bucket] {
+		cell.Left = e.Created()
+	}
+	return cell, nil
 }
 
 func nonNil(v []byte) []byte {

@@ -48,6 +48,7 @@ type Bus struct {
 	mirror jetstream.Stream    // SLUICE_READ
 	kv     map[string]jetstream.KeyValue
 	cells  map[string]jetstream.Stream // behind kv
+	left   map[string]uint64           // by bucket: its last revision when a server that has just started was opened
 
 	bench bench // to workers
 
@@ -68,7 +69,7 @@ func Open(ctx context.Context, c Config) (*Bus, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	b := &Bus{cfg: c, log: c.logger(), kv: map[string]jetstream.KeyValue{}, cells: map[string]jetstream.Stream{}}
+	b := &Bus{cfg: c, log: c.logger(), kv: map[string]jetstream.KeyValue{}, cells: map[string]jetstream.Stream{}, left: map[string]uint64{}}
 	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -140,6 +141,9 @@ func (b *Bus) prepare(ctx context.Context) error {
 		}
 		if b.cells[bucket], err = handle(ctx, b.reader, kvStream(bucket)); err != nil {
 			return err
+		}
+		if b.cfg.Requeue {
+			b.left[bucket] = b.cells[bucket].CachedInfo().State.LastSeq
 		}
 	}
 	return nil

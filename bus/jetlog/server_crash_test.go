@@ -2,6 +2,7 @@ package jetlog
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server/thw"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
@@ -244,5 +248,53 @@ func TestAHoleInTheLogIsSaid(t *testing.T) {
 	lost := fmt.Sprint("c", at-2) // the last one of its block
 	if strings.Contains(got+" ", lost+" ") || !strings.Contains(got, fmt.Sprint("c", at-1)) {
 		t.Errorf("the mirror shows %s: want what the log has, which is all but %s", got, lost)
+	}
+}
+
+// TestWhatHasExpiredIsGoneAfterACrash loses the time of a cell's end from the server's own
+// list: as where a crash brings the cell back from behind the marker of its expiry.
+func TestWhatHasExpiredIsGoneAfterACrash(t *testing.T) {
+	dir := t.TempDir()
+	b, s, err := OpenEmbedded(t.Context(), ServerConfig{Dir: dir}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Cells().Put(t.Context(), bus.BucketPresence, "boot", []byte("v"), 0, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	rev, err := b.Cells().Put(t.Context(), bus.BucketLock, "lock", []byte("v"), 0, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := copyLive(t, dir)
+	shut(t, b, s)
+	list := filepath.Join(killed, "jetstream", "$G", "streams", kvStream(bus.BucketPresence), "msgs", "thw.db")
+	if err := os.WriteFile(list, thw.NewHashWheel().Encode(1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	b, _ = opened(t, ServerConfig{Dir: killed})
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for tick := time.NewTicker(10 * time.Millisecond); ; {
+		_, err := b.Cells().Get(ctx, bus.BucketPresence, "boot")
+		if errors.Is(err, bus.ErrNotFound) {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("a cell whose second is over is still there: %v", err)
+		}
+	}
+	c, err := b.Cells().Get(ctx, bus.BucketLock, "lock")
+	if err != nil || c.Revision != rev || c.Left.IsZero() || c.Left.After(time.Now()) {
+		t.Errorf("the cell that was left behind: %+v, %v", c, err)
+	}
+	if _, err := b.Cells().Put(ctx, bus.BucketLock, "lock", []byte("w"), rev, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = b.Cells().Get(ctx, bus.BucketLock, "lock"); err != nil || !c.Left.IsZero() {
+		t.Errorf("the cell that was written since: %+v, %v", c, err)
 	}
 }

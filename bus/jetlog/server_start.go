@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -41,6 +44,11 @@ func (s *Server) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if was == nil || !was.Clean {
+		if err := forgetExpiries(s.cfg.Dir); err != nil {
+			return err
+		}
+	}
 	if err := s.launch(); err != nil {
 		return err
 	}
@@ -61,6 +69,21 @@ func (s *Server) start(ctx context.Context) error {
 	s.log.Info("NATS server runs in this process", "dir", s.cfg.Dir, "url", s.url,
 		"sync", s.barrier.Mode(), "generation", s.gens.current())
 	return s.Announce(func(*Running) {})
+}
+
+// forgetExpiries has the server find out anew, from the messages themselves, when
+// each of them ends. After a crash it makes a stream anew from its blocks, and there
+// a message is back whose successor was removed: the value of a cell behind the marker
+// of its expiry. The server's own list of expiries no longer has that one: it would
+// stay for ever.
+func forgetExpiries(dir string) error {
+	for _, name := range Streams() {
+		err := os.Remove(filepath.Join(dir, "jetstream", "$G", "streams", name, "msgs", "thw.db"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the list of what expires, which the server makes anew: %w", err)
+		}
+	}
+	return nil
 }
 
 // launch runs the server and connects to it.
