@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -198,6 +199,7 @@ func (s *settings) told() (map[string]string, error) {
 		return nil, err
 	}
 	out := map[string]string{
+		toldVerb: cmp.Or(s.verb, verbServe), toldWays: s.ways,
 		"workspace": workspace, "fixtures": strconv.FormatBool(s.fixtures), "network": strconv.FormatBool(s.network),
 	}
 	for name, path := range map[string]string{"principals": s.principals, "policy": s.policy} {

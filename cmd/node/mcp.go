@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/actors"
-	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
@@ -24,6 +23,7 @@ import (
 // speaking is what the verb mcp is told beside the settings of a node.
 type speaking struct {
 	principal, trace, approver string
+	join                       bool
 }
 
 // mcp is the verb that an agent starts as its MCP server.
@@ -33,8 +33,9 @@ func (a *app) mcp() *cobra.Command {
 		Use: "mcp", Short: "Be an MCP server at standard input and output, for an agent that starts one", Args: command.Args(0, 0, "none"),
 		Long: "Be a server of the Model Context Protocol at standard input and output: an agent starts this command, and its\n" +
 			"model gets this node's tools. Each call is a call of a turn: judged, recorded, and put before a person where the\n" +
-			"policy asks. Where a node runs on the data directory, its tools are served; otherwise one runs in this process for\n" +
-			"as long, with HTTP at any free loopback port, and whoever starts the same command meanwhile goes through it.\n" +
+			"policy asks. Where a node runs on the data directory, its tools are served, by its policy and settings; where that\n" +
+			"one ends, calls wait for it to come back. Otherwise, and unless --join says no, one runs in this process for as\n" +
+			"long, with HTTP at any free loopback port, and whoever starts the same command meanwhile goes through it.\n" +
 			"Calls run in --workspace. The log goes to standard error.\n\n" + exitHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context(), sp) },
 	}
@@ -43,6 +44,7 @@ func (a *app) mcp() *cobra.Command {
 	f.StringVar(&sp.trace, "trace", "", "trace `id` of the calls; left out: a new one. With the same one again, a call that was cut off is met by who asks for it again")
 	f.StringVar(&sp.approver, "approver", "", "`person` who sits at the agent: what is said to a question there is their word.\n"+
 		"Left out: it is nobody's, and people answer with sluice-node inbox and approve")
+	f.BoolVar(&sp.join, "join", false, "only go through a node that runs, and wait for one: never run one here, which would have this command's policy")
 	a.set.nodeFlags(f)
 	a.set.doorFlags(f)
 	return cmd
@@ -66,7 +68,7 @@ func (a *app) runMCP(ctx context.Context, sp *speaking) error {
 	within, leave := context.WithCancel(ctx)
 	defer leave()
 	stood := make(chan error, 1)
-	go func() { stood <- a.standBehind(within, door, log) }()
+	go func() { stood <- (&standing{app: a, door: door, log: log, told: sp, waits: sp.join}).behind(within) }()
 	select {
 	case err = <-stood: // it could not be, or a signal ends it
 		door.Close()
@@ -122,58 +124,10 @@ type unclosable struct{ io.Writer }
 // Close does nothing.
 func (unclosable) Close() error { return nil }
 
-// standBehind gives the door a node, and another one whenever that one has gone, until ctx
-// ends.
-func (a *app) standBehind(ctx context.Context, door *mcp.Door, log *slog.Logger) error {
-	for {
-		err := a.oneBehind(ctx, door, log)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil || errors.Is(err, errGone):
-			log.Info("the node has gone: another one takes its place")
-		default:
-			return err
-		}
-	}
-}
-
-// oneBehind gives the door the node that runs on the data directory, or one in this
-// process, for as long as there is that node.
-func (a *app) oneBehind(ctx context.Context, door *mcp.Door, log *slog.Logger) error {
-	if a.set.NATS == "" {
-		if _, found, err := jetlog.Find(a.set.Data); err == nil && !found {
-			return a.ownBehind(ctx, door, log)
-		}
-	}
-	ses, err := a.set.open(ctx, log, true)
-	if err != nil {
-		return err
-	}
-	if ses.Server != nil { // the other node went between two looks
-		return errors.Join(errGone, ses.Close())
-	}
-	err = a.set.untilGone(ctx, ses, func(within context.Context, ses *session.Session) error {
-		desk, stop, err := a.desk(within, ses, false, log)
-		if err != nil {
-			return err
-		}
-		err = door.Use(within, mcp.Backend{Desk: desk, Tools: a.farTools(ses), Where: a.set.whereAsked()})
-		if err == nil {
-			<-within.Done()
-			err = within.Err()
-		}
-		return errors.Join(err, stop())
-	})
-	if errors.Is(err, bus.ErrUnavailable) {
-		err = errGone
-	}
-	return errors.Join(err, ses.Close())
-}
-
 // ownBehind runs a node in this process.
 func (a *app) ownBehind(ctx context.Context, door *mcp.Door, log *slog.Logger) error {
 	set := *a.set
+	set.verb = verbMCP
 	if set.from["http"] == "" {
 		set.http = "127.0.0.1:0" // several agents of one user have several of these, one after another
 	}

@@ -181,7 +181,7 @@ func (a *app) printChecked(list []checkedServer) error {
 		return a.printJSON(map[string]any{"servers": list})
 	}
 	for _, s := range list {
-		a.print("%s  %s\n", s.Server, strings.TrimSpace(fmt.Sprintf("%s  %s  %s%s", s.State, s.Name, s.Revision, show.Short(s.Why, 500))))
+		a.print("%s  %s\n", s.Server, strings.TrimSpace(fmt.Sprintf("%s  %s  %s%s", s.State, s.Name, s.Revision, show.Short(s.Why, 1000))))
 		for _, t := range s.Tools {
 			own := ""
 			if s.Server+"__"+t.Own != t.Name {

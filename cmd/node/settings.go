@@ -57,6 +57,8 @@ type settings struct {
 	inForce  string            // version of the policy of the node that runs on --data, where that one counts
 	from     map[string]string // where a setting's value comes from
 	patience time.Duration     // see nextNode
+	verb     string            // that runs a node; "": serve
+	ways     string            // see waysOf
 }
 
 func newSettings() *settings {
@@ -177,6 +179,7 @@ func (s *settings) complete(f *pflag.FlagSet) error {
 	if err := errors.Join(errs...); err != nil {
 		return exit.Misused(err, "sluice-node config shows the settings and where they come from")
 	}
+	s.ways = waysOf(f, known)
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (s *settings) mcpServers(log *slog.Logger) ([]mcp.Server, error) {
 	if s.servers.file == "" {
 		return nil, nil
 	}
-	const next = "sluice-node mcpservers check says more; docs/mcp.md has the format"
+	const next = "docs/mcp.md has the format"
 	body, err := readSmall(s.servers.file, maxServersFile)
 	if err != nil {
 		return nil, exit.Misused(fmt.Errorf("--mcp-servers: %w", err), next)

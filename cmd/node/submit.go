@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
@@ -182,6 +183,9 @@ func (a *app) desk(ctx context.Context, ses *session.Session, run bool, log *slo
 		d := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log, Vault: values})
 		d.Start(context.WithoutCancel(ctx))
 		return d, func() error { d.Stop(); return nil }, nil
+	}
+	if err := ses.Server.Announce(func(r *jetlog.Running) { r.More = map[string]string{toldVerb: verbSubmit} }); err != nil {
+		return nil, nil, err
 	}
 	n, err := a.set.startNode(ctx, ses, log)
 	if err != nil {

@@ -244,7 +244,7 @@ func (d *Door) readBlob(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk
 	if err != nil || key.Check() != nil {
 		return nil, sdk.ResourceNotFoundError(uri)
 	}
-	back, err := d.behind(ctx)
+	back, err := d.soon(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (d *Door) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToo
 	stop(nil)
 	c.wg.Wait()
 	if err != nil && ctx.Err() != nil && d.life.Err() == nil && !v.closing() {
-		c.left()
+		c.left(context.Cause(ctx))
 	}
 	return res, err
 }
@@ -69,9 +69,9 @@ func (c *calling) run(ctx context.Context) (*sdk.CallToolResult, error) {
 	defer func() { c.door.unhear(c.ear) }()
 	late := c.door.cfg.Now().Add(unreachable)
 	for {
-		back, err := c.door.behind(ctx)
+		back, err := c.door.soon(ctx)
 		if err != nil {
-			return nil, err
+			return c.refused(err)
 		}
 		res, err := c.try(ctx, back)
 		switch {
@@ -233,25 +233,28 @@ func (c *calling) refused(err error) (*sdk.CallToolResult, error) {
 
 // left is what is done where whoever asked does not want the answer any more. Where that
 // is only a closed stream, it may have been lost on its way: then the same request may come
-// again, and meets the call.
-func (c *calling) left() {
+// again, and meets the call. cause is why the request has ended.
+func (c *calling) left(cause error) {
 	if c.key.Turn == "" {
 		return
 	}
 	d := c.door
-	d.wg.Go(func() {
+	d.left.Go(func() {
 		back, err := d.behind(d.life)
 		if err != nil {
 			return
 		}
 		why := "the client has cancelled its request"
-		if c.visit.stream {
+		switch {
+		case c.visit.stream:
 			why = "the client has closed the stream of its request"
 			if c.marked && d.cfg.Linger > 0 {
 				if pause(d.life, d.cfg.Linger); d.life.Err() != nil {
 					return // this door closes: the request may come to another one
 				}
 			}
+		case !errors.Is(cause, context.Canceled): // the connection's own end
+			why = "its client has gone"
 		}
 		ctx, stop := context.WithTimeout(context.WithoutCancel(d.life), actLimit)
 		defer stop()

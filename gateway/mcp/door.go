@@ -90,6 +90,7 @@ type Door struct {
 	life  context.Context // ends with Close: requests in flight have nothing else to hear it by
 	ended context.CancelFunc
 	wg    sync.WaitGroup
+	left  sync.WaitGroup // of calls whose end is asked for, since nobody waits for them any more
 
 	showing sync.Mutex        // guards shown
 	shown   map[string]string // the tools of the list, by name: a digest of what is told of each
@@ -229,8 +230,25 @@ func (d *Door) behind(ctx context.Context) (*backend, error) {
 	}
 }
 
-// Close ends every session and every request, and waits for them. Calls that run go on.
-// It must be called once.
+// noNode is how long a request waits for a node to come back.
+const noNode = time.Minute
+
+var errNoNode = errors.New("no node runs behind this server: start it again")
+
+// soon is behind, for a request: it waits for noNode at most.
+func (d *Door) soon(ctx context.Context) (*backend, error) {
+	bounded, stop := context.WithTimeoutCause(ctx, noNode, errNoNode)
+	defer stop()
+	back, err := d.behind(bounded)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		err = errNoNode
+	}
+	return back, err
+}
+
+// Close ends every session and every request, and waits for them. Calls that run go on, but
+// for those that their clients had left before: their end is asked for by then. It must be
+// called once.
 func (d *Door) Close() {
 	d.ended()
 	for _, s := range []*sdk.Server{d.kept, d.brief} {
@@ -238,6 +256,7 @@ func (d *Door) Close() {
 			_ = ss.Close() // there is nobody to tell
 		}
 	}
+	d.left.Wait() // the node is behind the door for so long
 	d.mu.Lock()
 	if d.back != nil {
 		d.back.stop()

@@ -287,6 +287,43 @@ func TestAtStreams(t *testing.T) {
 	})
 }
 
+// TestWhatAClientLeavesIsCancelled though its door closes as soon as it has gone: what runs,
+// and what waits for a person.
+func TestWhatAClientLeavesIsCancelled(t *testing.T) {
+	for tool, stands := range map[string]func(*world){
+		`{"name":"sleep","arguments":{"ms":600000}}`: func(w *world) { until(t, "it runs", func() bool { return w.running() == 1 }) },
+		`{"name":"approve_me","arguments":{"v":1}}`:  func(w *world) { w.asked() },
+	} {
+		t.Run(tool, func(t *testing.T) {
+			w := newWorld(t, making{})
+			d := w.open(making{})
+			inR, inW := io.Pipe()
+			ended := make(chan error, 1)
+			go func() {
+				err := d.Speak(t.Context(), Streams{In: inR, Out: unclosed{io.Discard}})
+				d.Close()
+				ended <- err
+			}()
+			for _, line := range []string{
+				`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+				`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":` + tool + `}`,
+			} {
+				_, err := io.WriteString(inW, line+"\n")
+				must(t, err)
+			}
+			stands(w)
+			must(t, inW.Close())
+			must(t, <-ended)
+			turn := w.turn(w.turns()[0]).Turn
+			if _, why, asked := turn.Cancelled(turn.Call(0)); !asked || why != "its client has gone" {
+				t.Errorf("its end is asked for: %v, %q", asked, why)
+			}
+			until(t, "the turn has ended", func() bool { return w.ended() == 1 })
+		})
+	}
+}
+
 // TestAnotherNodeTakesThePlace: requests in flight go on behind it.
 func TestAnotherNodeTakesThePlace(t *testing.T) {
 	w := newWorld(t, making{})

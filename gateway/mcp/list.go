@@ -118,7 +118,7 @@ func (d *Door) tool(name string) (Tool, bool) {
 func (d *Door) refresh(ctx context.Context) ([]Tool, error) {
 	late := d.cfg.Now().Add(unreachable)
 	for {
-		back, err := d.behind(ctx)
+		back, err := d.soon(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -187,7 +187,7 @@ func (d *Door) put(ctx context.Context, back *backend, m *mark) error {
 
 // unmark takes a mark away that nobody has touched since.
 func (d *Door) unmark(ctx context.Context, m mark) error {
-	back, err := d.behind(ctx)
+	back, err := d.soon(ctx)
 	if err != nil {
 		return err
 	}

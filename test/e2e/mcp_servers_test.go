@@ -326,6 +326,15 @@ func TestMCPServersAreChecked(t *testing.T) {
 	if s := verb(t, "", "mcpservers", "check", "--mcp-servers", bad); s.code != 1 || !strings.Contains(s.out, "no-such-program-there") {
 		t.Errorf("%+v", s)
 	}
+	away := filepath.Join(t.TempDir(), "server.sh")
+	if err := os.WriteFile(away, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unseen := serversFile(t, "", map[string]any{"unseen": map[string]any{"command": "/bin/sh", "args": []string{away}}})
+	m, err := sandbox.Look(t.Context())
+	if s := verb(t, "", "mcpservers", "check", "--mcp-servers", unseen); s.code != 1 || err == nil && m.Holds() != strings.Contains(s.out, "so not "+away+": name what it needs in sandbox.read") {
+		t.Errorf("%+v", s)
+	}
 	open := script(t, mcptest.Options{}, map[string]any{"sandbox": map[string]any{"off": true}})
 	free := serversFile(t, "", map[string]any{"free": open.entry(t)})
 	if s := verb(t, "", "serve", "--require-sandbox", "--mcp-servers", free, "--data", t.TempDir(), "--http", "none"); s.code != 2 || !strings.Contains(s.err, "is not contained") {
@@ -333,7 +342,7 @@ func TestMCPServersAreChecked(t *testing.T) {
 	}
 	wrong := serversFile(t, "", map[string]any{"a__b": map[string]any{"command": "x"}})
 	for _, args := range [][]string{{"mcpservers", "check", "--mcp-servers", wrong}, {"mcpservers", "list"}} {
-		if s := verb(t, "", args...); s.code != 2 {
+		if s := verb(t, "", args...); s.code != 2 || strings.Contains(s.err, "mcpservers check") {
 			t.Errorf("%v: %+v", args, s)
 		}
 	}

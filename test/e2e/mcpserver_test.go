@@ -131,8 +131,14 @@ type speaker struct {
 	id  int
 }
 
-// speak starts one, and shakes hands.
+// speak starts one that may run a node itself, and shakes hands.
 func (p *place) speak(args ...string) *speaker {
+	p.t.Helper()
+	return p.speakWith(append([]string{"--workspace", p.work, "--ledger", p.ledger, "--fixtures"}, args...)...)
+}
+
+// speakWith starts one with these settings, and shakes hands.
+func (p *place) speakWith(args ...string) *speaker {
 	p.t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -140,7 +146,7 @@ func (p *place) speak(args ...string) *speaker {
 	}
 	s := &speaker{t: p.t, in: w}
 	s.process = launch(p.t, r, true, filepath.Join(bin, "sluice-node"),
-		append([]string{"mcp", "--data", p.data, "--workspace", p.work, "--ledger", p.ledger, "--fixtures"}, args...)...)
+		append([]string{"mcp", "--data", p.data}, args...)...)
 	_ = r.Close()
 	s.out = bufio.NewReader(s.process.out)
 	p.t.Cleanup(func() {
@@ -215,6 +221,40 @@ func TestMCPAtStreams(t *testing.T) {
 	_ = second.in.Close()
 	if code := second.wait(t); code != 0 {
 		t.Errorf("the second ends with %d: %s", code, second.log.String())
+	}
+}
+
+// TestMCPStreamsThatEnd: what waits for a person as the agent goes is withdrawn, by the process
+// that goes through a node, and by the one that is the node.
+func TestMCPStreamsThatEnd(t *testing.T) {
+	t.Parallel()
+	for _, through := range []bool{true, false} {
+		t.Run(fmt.Sprintf("through a node %v", through), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			speak := p.speak
+			if through {
+				p.serve()
+				speak = p.speakWith
+			}
+			agent := speak("--principal", "coder")
+			if a := agent.call("echo", `{"v":1}`); a.Result.IsError {
+				t.Fatalf("%+v", a)
+			}
+			agent.say(`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"approve_me","arguments":{"v":"x"}}}`)
+			poll(t, "it waits for a person", func() bool { return strings.Contains(must(t, "inbox", "--data", p.data), "approve_me by coder") })
+			_ = agent.in.Close()
+			if code := agent.wait(t); code != 0 {
+				t.Errorf("it ends with %d: %s", code, agent.log.String())
+			}
+			if out := must(t, "tail", "--data", p.data, "--from", "start", "--follow=false"); !strings.Contains(out, "by coder: its client has gone") {
+				t.Errorf("its end is not asked for:\n%s", tail(out, 1000))
+			}
+			if !through {
+				p.serve()
+			}
+			poll(t, "nobody is asked any more", func() bool { return !strings.Contains(must(t, "inbox", "--data", p.data), "approve_me") })
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -40,6 +41,7 @@ type process struct {
 	errs   *os.File // its standard errors
 	said   *tools.Capture
 	called atomic.Bool // it has been sent a call: what it says may be of anybody's secrets
+	hint   string      // see contained
 	wg     sync.WaitGroup
 }
 
@@ -59,19 +61,25 @@ func startProcess(ctx context.Context, s Server, c Config) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
+	box := containment(s, c, dir, path, command)
+	hint := contained(box, append([]string{command}, s.Args...))
 	mark := rand.Text()
 	f, err := family.Start(ctx, family.Launch{
 		Path: command, Args: append([]string{command}, s.Args...), Dir: dir, Env: environment(s, path, mark), Mark: marker + "=" + mark,
-		Grace: c.Times.Close, Stdin: ends[0], Stderr: ends[5], Contain: containment(s, c, dir, path, command),
+		Grace: c.Times.Close, Stdin: ends[0], Stderr: ends[5], Contain: box,
 	}, ends[3], nil)
 	if err != nil {
 		closeAll()
-		return nil, fmt.Errorf("it could not be started: %w", err)
+		err = fmt.Errorf("it could not be started: %w", err)
+		if errors.Is(err, fs.ErrNotExist) { // what is there, and not shown to it
+			err = &ended{why: err, hint: hint}
+		}
+		return nil, err
 	}
 	for _, theirs := range []int{0, 3, 5} {
 		_ = ends[theirs].Close()
 	}
-	p := &process{family: f, in: ends[1], out: ends[2], errs: ends[4], said: tools.NewCapture(maxSaid, tools.KeepTail)}
+	p := &process{family: f, in: ends[1], out: ends[2], errs: ends[4], said: tools.NewCapture(maxSaid, tools.KeepTail), hint: hint}
 	p.wg.Go(func() { p.listen(ctx, c.Log.With("server", s.Name)) })
 	return p, nil
 }
@@ -140,6 +148,36 @@ func containment(s Server, c Config, dir, path, command string) sandbox.Policy {
 	p.Read = slices.Concat(s.Read, homes(command, c.Sandbox.Hide))
 	p.Writable = slices.Clone(s.Write)
 	return p
+}
+
+// contained is what to do, for people, where a server that this contains does not come up:
+// what it is not shown reads there as if it were not, and a network that it has not as a
+// silence. argv are its program and arguments. "" where nothing contains it.
+func contained(p sandbox.Policy, argv []string) string {
+	if !p.Use.Any() {
+		return ""
+	}
+	var unseen []string
+	for _, arg := range argv {
+		if _, value, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(arg, "-") {
+			arg = value // --root=/srv
+		}
+		if arg != "" && !filepath.IsAbs(arg) {
+			arg = filepath.Join(p.Workspace, arg)
+		}
+		if _, err := os.Stat(arg); err == nil && !p.Shows(arg) && !slices.Contains(unseen, arg) {
+			unseen = append(unseen, arg)
+		}
+	}
+	hint := "it runs in the sandbox, which shows it its directory, the system's programs and what its entry names"
+	if len(unseen) > 0 {
+		hint += ", so not " + clip(strings.Join(unseen, ", "), 300)
+	}
+	hint += ": name what it needs in sandbox.read of its entry"
+	if !p.Network {
+		hint += "; it has no network, unless its entry says \"network\": true"
+	}
+	return hint
 }
 
 // homes are the directories of a program, by its name and behind its links, which may be

@@ -74,7 +74,7 @@ func open(ctx, own context.Context, s Server, c Config, older bool) (_ *session,
 	}
 	if x.cs, err = x.client(c).Connect(ctx, transport, want); err != nil {
 		if ended := errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, io.EOF); ended || ctx.Err() != nil {
-			err = x.explain(ctx, err)
+			err = x.unready(ctx, err)
 		} // else it is there, and says what is of no use: its end is then our doing
 		err = withoutAddress(err)
 		x.end(err)
@@ -245,21 +245,44 @@ func (s *session) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// ended is why a process is not there any more, and what it said last, before it was ever
-// called. That is for the operator alone.
-type ended struct {
-	why  error
-	said string
+// unready is why a server did not become ready, with what to do where it is contained.
+func (s *session) unready(ctx context.Context, err error) error {
+	err = s.explain(ctx, err)
+	if s.proc == nil || s.proc.hint == "" || s.tap.failed() != nil {
+		return err
+	}
+	e, ok := errors.AsType[*ended](err)
+	if !ok {
+		e = &ended{why: err}
+	}
+	e.hint = s.proc.hint
+	return e
 }
 
-func (e *ended) Error() string { return e.why.Error() + "; it said: " + e.said }
+// ended is why a process is not there any more, what it said last, before it was ever
+// called, and what to do. These are for the operator alone.
+type ended struct {
+	why        error
+	said, hint string // "": nothing
+}
+
+func (e *ended) Error() string {
+	text := e.why.Error()
+	if e.said != "" {
+		text += "; it said: " + e.said
+	}
+	if e.hint != "" {
+		text += "; " + e.hint
+	}
+	return text
+}
 
 func (e *ended) Unwrap() error { return e.why }
 
 // forCallers is err in words for whoever has called a tool.
 func forCallers(err error) string {
 	if e, ok := errors.AsType[*ended](err); ok {
-		return events.Visible(e.why.Error()) + "; the node's log has what it said"
+		return events.Visible(e.why.Error()) + "; the node's log says more"
 	}
 	return events.Visible(withoutAddress(err).Error())
 }

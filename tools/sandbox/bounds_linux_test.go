@@ -292,3 +292,38 @@ func TestWords(t *testing.T) {
 		t.Errorf("%s %v", b, err)
 	}
 }
+
+// TestShows: a command is shown what something grants by its name, and behind its links.
+func TestShows(t *testing.T) {
+	at, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"w", "r", "r/secret", "other"} {
+		if err := os.Mkdir(filepath.Join(at, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(at, dir, "f"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"w/in": "../r/f", "w/out": "../other/f", "other/in": "../w/f", "alias": "r", "w/hid": "../r/secret/f"} {
+		if err := os.Symlink(to, filepath.Join(at, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := sandbox.Policy{
+		Workspace: at + "/w", Read: []string{at + "/r", at + "/alias"}, Hide: []string{at + "/r/secret"}, Path: "/root:/usr/bin", Use: sandbox.Use{Namespaces: true},
+	}
+	for path, want := range map[string]bool{
+		at + "/w": true, at + "/w/f": true, at + "/w/gone": false, at + "/r/f": true, at + "/alias/f": true, "/usr/bin": true, "/etc/passwd": true, "/etc/shadow": false,
+		at + "/other/f": false, at: false, at + "/w/in": true, at + "/w/out": false, at + "/other/in": false, at + "/r/secret/f": false, at + "/w/hid": false, "/": false,
+	} {
+		if got := p.Shows(path); got != want {
+			t.Errorf("%s: %v", path, got)
+		}
+	}
+	if p.Use = (sandbox.Use{Seccomp: true}); !p.Shows(at + "/other/f") {
+		t.Error("where paths are not held, everything is shown")
+	}
+}

@@ -142,6 +142,26 @@ func Within(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
+// Shows says whether a command is shown what is at an absolute path, by its name and behind
+// its links; what is not there is not shown. Where paths are not held everything is.
+func (p Policy) Shows(path string) bool {
+	whole, err := filepath.EvalSymlinks(path)
+	if err != nil || !p.Use.files() {
+		return err == nil
+	}
+	granted := slices.Concat([]string{p.Workspace}, p.Read, p.Writable, p.searched(), system, kernels)
+	for _, name := range settings {
+		granted = append(granted, "/etc/"+name)
+	}
+	named := func(dir string) bool { return Within(path, dir) }
+	behind := func(dir string) bool {
+		at, err := filepath.EvalSymlinks(dir)
+		return err == nil && Within(whole, at)
+	}
+	hidden := func(dir string) bool { return named(dir) || behind(dir) }
+	return slices.ContainsFunc(granted, named) && slices.ContainsFunc(granted, behind) && !slices.ContainsFunc(p.Hide, hidden)
+}
+
 // system are the directories that hold programs and what they need.
 var system = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/run/current-system/sw",

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-run/sluice/bus"
+	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/nodehttp"
+	"github.com/sluice-run/sluice/cmd/internal/session"
+	"github.com/sluice-run/sluice/gateway/mcp"
+	"github.com/sluice-run/sluice/lifecycle"
+)
+
+// standing gives the door of the verb mcp a node, and another one whenever that one has
+// gone. It never takes the place of a node that was started in its own right: what that
+// one was held to would be gone with it.
+type standing struct {
+	*app
+	door  *mcp.Door
+	log   *slog.Logger
+	told  *speaking
+	waits bool // a node has to come by itself: none is run here
+}
+
+// behind returns nil once ctx has ended.
+func (s *standing) behind(ctx context.Context) error {
+	for {
+		err := s.one(ctx)
+		_, misused := errors.AsType[*exit.Failure](err)
+		switch {
+		case ctx.Err() != nil && !misused:
+			return nil
+		case err != nil && !errors.Is(err, errGone):
+			return err
+		case s.waits:
+			s.log.Warn("the node has gone: calls wait for it to come back")
+		default:
+			s.log.Info("the node has gone: another one takes its place")
+		}
+	}
+}
+
+// one gives the door the node that runs on the data directory, or one in this process, for
+// as long as there is that node.
+func (s *standing) one(ctx context.Context) error {
+	if s.set.NATS == "" {
+		found, err := s.found(ctx)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return s.ownBehind(ctx, s.door, s.log)
+		}
+	}
+	ses, err := s.set.open(ctx, s.log, true)
+	if err != nil {
+		return err
+	}
+	if ses.Server != nil { // the other node went between two looks
+		return errors.Join(errGone, ses.Close())
+	}
+	err = s.set.untilGone(ctx, ses, func(within context.Context, ses *session.Session) error {
+		desk, stop, err := s.desk(within, ses, false, s.log)
+		if err != nil {
+			return err
+		}
+		err = s.door.Use(within, mcp.Backend{Desk: desk, Tools: s.farTools(ses), Where: s.set.whereAsked()})
+		if err == nil {
+			<-within.Done()
+			err = within.Err()
+		}
+		return errors.Join(err, stop())
+	})
+	if errors.Is(err, bus.ErrUnavailable) {
+		err = errGone
+	}
+	return errors.Join(err, ses.Close())
+}
+
+// found says whether a node runs on the data directory that the door may stand behind; it
+// waits for one where none is to be run here, and until one that begins has told what it is.
+func (s *standing) found(ctx context.Context) (bool, error) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var seen time.Time // since when it is there and says nothing: one of an earlier release never does
+	for {
+		r, found, err := jetlog.Find(s.set.Data)
+		switch {
+		case err != nil:
+			return true, nil // the opening says what is wrong
+		case found && (r.More[toldVerb] != "" || !seen.IsZero() && time.Since(seen) > s.set.patience):
+			return true, s.fits(r)
+		case found && seen.IsZero():
+			seen = time.Now()
+		case !found && !s.waits:
+			return false, nil
+		case !found:
+			seen = time.Time{}
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// Verbs that run a node, as they tell others.
+const (
+	verbServe  = "serve"
+	verbMCP    = "mcp"
+	verbSubmit = "submit" // for one turn
+)
+
+// Names of what a node tells others of itself.
+const (
+	toldVerb = "verb"
+	toldWays = "settings" // see settings.ways
+)
+
+// fits says whether this door may stand behind a node, and notes whether another one may
+// run here once that one has gone.
+func (s *standing) fits(r jetlog.Running) error {
+	verb := r.More[toldVerb]
+	if verb == verbMCP && r.More[toldWays] != s.set.ways {
+		return exit.Misused(fmt.Errorf("the node on %s runs in another agent's sluice-node mcp, which was started with other settings", s.set.Data),
+			"give both the same settings, or run sluice-node serve with them, and mcp with none")
+	}
+	s.waits = s.told.join || verb != verbMCP && verb != verbSubmit
+	if verb == verbMCP {
+		return nil
+	}
+	if err := s.set.noNodeFlags(); err != nil {
+		return err
+	}
+	if vain := s.set.givenFlags(s.set.plainDoorFlags()); len(vain) > 0 {
+		return exit.Misused(fmt.Errorf("%s: the node on %s has doors of its own", strings.Join(vain, ", "), s.set.Data), "leave that out, or give it to that node: sluice-node serve")
+	}
+	if r.More[nodehttp.Token] != "" && (s.told.approver != "" || s.set.from["mcp-approver"] == "flag") {
+		return exit.Misused(errors.New("the node knows who comes, and whose word counts at an agent is its operator's to say, not the agent's command line's"),
+			"leave the approver out, and give it to the node: sluice-node serve --mcp-approver")
+	}
+	return nil
+}
+
+// waysOf is a digest of the settings by which a node would run: of two that are alike, one
+// may take the other's place. What is each process's own, or each turn's, is no part of it.
+func waysOf(f, known *pflag.FlagSet) string {
+	var all strings.Builder
+	f.VisitAll(func(flag *pflag.Flag) {
+		if known.Lookup(flag.Name) == nil || slices.Contains([]string{"data", "http", "workspace", "log-level", "log-format", "config"}, flag.Name) {
+			return
+		}
+		value := flag.Value.String()
+		if abs, err := filepath.Abs(value); err == nil && value != "" {
+			if _, err := os.Stat(abs); err == nil { // a place, named from where the command was started
+				value = abs
+			}
+		}
+		fmt.Fprintf(&all, "%s=%q\n", flag.Name, value)
+	})
+	return lifecycle.Digest([]byte(all.String()))
+}
+
+// plainDoorFlags are the settings of a node's doors but those of the door at the streams.
+func (s *settings) plainDoorFlags() []string {
+	all := pflag.NewFlagSet("doors", pflag.ContinueOnError)
+	newSettings().doorFlags(all)
+	var out []string
+	all.VisitAll(func(f *pflag.Flag) {
+		if !strings.HasPrefix(f.Name, "mcp-") {
+			out = append(out, f.Name)
+		}
+	})
+	return out
+}
+
+// givenFlags are those of the settings that a flag has set.
+func (s *settings) givenFlags(names []string) []string {
+	var out []string
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		if s.from[name] == "flag" {
+			out = append(out, "--"+name)
+		}
+	}
+	return out
+}
