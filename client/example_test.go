@@ -233,7 +233,7 @@ func ExampleProblem() {
 	}
 	// Output:
 	// true
-	// 404 no-turn - check the ids; GET /v1/events shows what is there
+	// 404 no-turn - check the ids; GET /v1/traces shows what is there
 }
 
 // A running call is asked to end; its end says what became of it.

@@ -88,7 +88,7 @@ const (
 	NoPolicy          Code = "no-policy"
 	NoWorkers         Code = "no-workers"
 	PolicyRefused     Code = "policy-refused"
-	TurnExists        Code = "turn-exists" // with other calls
+	TurnExists        Code = "turn-exists" // with other calls, or another principal
 	OtherArguments    Code = "other-arguments"
 	Superseded        Code = "superseded"
 	Expired           Code = "expired"
@@ -100,6 +100,7 @@ const (
 	UndoUnknown       Code = "undo-unknown"
 	TooLarge          Code = "too-large"
 	SubmissionRefused Code = "submission-refused"
+	NothingToRun      Code = "nothing-to-run" // the message has no calls: a loop is over
 	ArgumentsRefused  Code = "arguments-refused"
 	AnswersRefused    Code = "answers-refused"
 	NoInput           Code = "no-input"

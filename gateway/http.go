@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -236,12 +237,34 @@ func decodeStrict(body []byte, v any) error {
 	d := json.NewDecoder(strings.NewReader(wholeText(string(body))))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return BadRequest(readable(err), "send one JSON object with the fields of the documentation")
+		return BadRequest(readable(err), nextFields(body, v))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return BadRequest(fmt.Sprintf("something stands behind the object, at byte %d", d.InputOffset()), "send one JSON object")
 	}
 	return checkNames(body)
+}
+
+// nextFields is what to do about a body that v does not take. Where a member of it is none
+// of v's, those are named.
+func nextFields(body []byte, v any) string {
+	var members map[string]json.RawMessage
+	var fields []string
+	if t := reflect.TypeOf(v).Elem(); t.Kind() == reflect.Struct {
+		for _, f := range reflect.VisibleFields(t) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+				fields = append(fields, name)
+			}
+		}
+	}
+	if len(fields) > 0 && json.Unmarshal(body, &members) == nil { // a body that is no object has no members
+		for name := range members {
+			if !slices.Contains(fields, name) {
+				return "known here: " + strings.Join(fields, ", ")
+			}
+		}
+	}
+	return "send one JSON object with the fields of the documentation"
 }
 
 // checkNames refuses what the decoder would let pass in an object that it has
@@ -343,9 +366,9 @@ func checkQuery(r *http.Request, known []string) error {
 			return BadRequest(fmt.Sprintf("query parameter %q stands %d times", name, len(values)), "send it once")
 		case slices.Contains(known, name):
 		case len(known) == 0:
-			return BadRequest(fmt.Sprintf("query parameter %.60q", name), "there are none here")
+			return BadRequest(fmt.Sprintf("query parameter %.60q is not known", name), "there are none here")
 		default:
-			return BadRequest(fmt.Sprintf("query parameter %.60q", name), "known here: "+strings.Join(known, ", "))
+			return BadRequest(fmt.Sprintf("query parameter %.60q is not known", name), "known here: "+strings.Join(known, ", "))
 		}
 	}
 	return nil

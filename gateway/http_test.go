@@ -163,6 +163,7 @@ func TestHTTPRefusesBadSubmissions(t *testing.T) {
 		"no object":         {400, "the body is no object: array", `[1]`},
 		"trailing":          {400, "behind the object", `{"calls":[` + call + `]} {}`},
 		"unknown field":     {400, `unknown field \"colour\"`, `{"colour":1,"calls":[` + call + `]}`},
+		"what is known":     {400, `"next":"known here: trace, turn, principal, `, `{"wait":1,"calls":[` + call + `]}`},
 		"unknown limit":     {400, `unknown field \"max\"`, `{"limits":{"max":1},"calls":[` + call + `]}`},
 		"unknown in who":    {400, `unknown field \"name\"`, `{"principal":{"name":"x"},"calls":[` + call + `]}`},
 		"unknown in a call": {400, `colour`, `{"calls":[{"tool":"echo","colour":1}]}`},
@@ -170,8 +171,8 @@ func TestHTTPRefusesBadSubmissions(t *testing.T) {
 		"other letters":     {400, `unknown field \"Calls\"`, `{"Calls":[` + call + `]}`},
 		"nothing":           {400, "nothing to run", `{}`},
 		"two things":        {400, "more than one", `{"calls":[` + call + `],"message":` + openAI + `}`},
-		"empty batch":       {422, "no calls", `{"calls":[]}`},
-		"no calls in it":    {422, "no calls", `{"message":{"role":"assistant","content":"hi"}}`},
+		"empty batch":       {422, "nothing-to-run", `{"calls":[]}`},
+		"no calls in it":    {422, "the conversation is over", `{"message":{"role":"assistant","content":"hi"}}`},
 		"too many":          {413, "256", `{"calls":[` + many + `]}`},
 		"large arguments":   {413, "1048576", `{"calls":[{"tool":"echo","args":{"v":"` + strings.Repeat("x", 1<<20) + `"}}]}`},
 		"large body":        {413, "8388608", `{"calls":[{"tool":"echo","args":{"v":"` + strings.Repeat("x", 9<<20) + `"}}]}`},
@@ -218,7 +219,7 @@ func TestHTTPProblems(t *testing.T) {
 	d.want(404, "GET /readyz, GET /metrics", "GET", "/", "")
 	d.want(405, "use POST", "GET", "/v1/turns", "")
 	d.want(405, "use GET", "POST", "/v1/tools", "")
-	d.want(400, "query parameter", "GET", "/v1/tools?colour=1", "")
+	d.want(400, `query parameter \"colour\" is not known`, "GET", "/v1/tools?colour=1", "")
 	d.want(400, "digest", "GET", "/v1/blobs/sha256:12", "")
 	d.want(404, "not-found", "GET", "/v1/blobs/sha256:"+strings.Repeat("0", 64), "")
 	d.log.SetFaults(&memlog.Faults{Append: func(events.Commit) (bool, error) { return false, bus.ErrUnavailable }})

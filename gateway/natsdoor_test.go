@@ -245,7 +245,7 @@ func TestNATSBodies(t *testing.T) {
 		{"approval", `{"trace":"tr","turn":"one","call":0,"asking":-1}`, "asking -1"},
 		{"resolve", `{"trace":"tr","turn":"one","call":0,"effects":"maybe"}`, "say none or done"},
 		{"compensate", `{"trace":"tr","turn":"one","call":0,"wait_ms":-1}`, "wait_ms -1"},
-		{"submit", `{"calls":[]}`, "submission-refused"},
+		{"submit", `{"calls":[]}`, "nothing-to-run"},
 		{"submit", `null`, "nothing to run"},
 		{"submit", `[`, "ends too early"},
 		{"submit", strings.Repeat("[", 100_000), "bad-request"},

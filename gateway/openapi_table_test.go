@@ -96,7 +96,7 @@ const exampleSubmission = `{"trace": "shop", "turn": "t1", "can_ask": true, "cal
 var operations = map[string]described{
 	"POST /v1/turns": {
 		id: "submit", about: "Submit a turn: the calls of one model response. The same ids again attach to the turn that is there.",
-		body: Envelope{}, example: exampleSubmission, problems: "submission-refused turn-exists no-turn workspace " + streamFaults,
+		body: Envelope{}, example: exampleSubmission, problems: "submission-refused nothing-to-run turn-exists no-turn workspace " + streamFaults,
 		answers: []answered{
 			{status: 200, about: "the turn has ended within wait_ms, and these are its messages", of: submitted{}},
 			{status: 202, about: "it is durable, and goes on", of: submitted{}},

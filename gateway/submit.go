@@ -124,8 +124,15 @@ func named(s events.TurnSubmitted) events.TurnSubmitted {
 	return s
 }
 
+// ErrNothingToRun says that a message asks for no call, as a model's last word: it is an
+// ErrSubmission, about which there is nothing to mend.
+var ErrNothingToRun = fmt.Errorf("%w: it has no calls", lifecycle.ErrSubmission)
+
 // checkSize returns nil for a submission within the bounds, or an ErrSubmission.
 func checkSize(s events.TurnSubmitted) error {
+	if len(s.Calls) == 0 {
+		return ErrNothingToRun
+	}
 	err := lifecycle.CheckSubmission(s)
 	if err != nil && large(s.Calls) {
 		err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)

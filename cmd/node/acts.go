@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // withDesk opens the log, does something at its desk, and closes it.
@@ -31,7 +32,19 @@ func (a *app) withDesk(ctx context.Context, do func(*gateway.Desk) error) error 
 		return errors.Join(err, ses.Close())
 	}
 	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log, Vault: values})
-	return errors.Join(do(desk), ses.Close())
+	err = do(desk)
+	if errors.Is(err, lifecycle.ErrNoTurn) {
+		err = fmt.Errorf("%w in the log %s", err, a.set.logNamed())
+	}
+	return errors.Join(err, ses.Close())
+}
+
+// logNamed says which log was opened; the address of a server may hold a password.
+func (s *settings) logNamed() string {
+	if s.NATS != "" {
+		return "of --nats"
+	}
+	return "of " + show.Short(s.Data, 300)
 }
 
 // resolved prints what became of a call that was resolved.

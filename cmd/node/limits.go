@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/show"
@@ -23,8 +24,8 @@ func (a *app) limits() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "limits", Short: "Show the limits, who holds their slots, and what is left of their rates", Args: command.Args(0, 0, "none, or one of list, check"),
 		Long: "Show the limits on how many calls run at once and begin in a time, with who holds their slots and how many could begin\n" +
-			"now, in the whole cluster. What they are is read from --limits; of those that only other nodes have it is shown who\n" +
-			"uses them.",
+			"now, in the whole cluster. What they are is read from --limits; without it the node that runs on --data is asked for\n" +
+			"its own. Of those that only other nodes have it is shown who uses them.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.limitsList(cmd.Context()) },
 	}
 	cmd.AddCommand(&cobra.Command{
@@ -36,6 +37,15 @@ func (a *app) limits() *cobra.Command {
 }
 
 func (a *app) limitsList(ctx context.Context) error {
+	if a.set.NATS == "" && a.set.limit.file == "" {
+		running, found, err := jetlog.Find(a.set.Data)
+		switch {
+		case err != nil:
+			return exit.Unusable(err, "")
+		case found && running.HTTP != "":
+			return a.limitsOf(ctx, running)
+		}
+	}
 	l, err := a.set.limits()
 	if err != nil {
 		return err
@@ -47,6 +57,17 @@ func (a *app) limitsList(ctx context.Context) error {
 		}
 		return a.tellLimits(list)
 	})
+}
+
+// limitsOf tells the limits of a running node.
+func (a *app) limitsOf(ctx context.Context, running jetlog.Running) error {
+	var said struct {
+		Limits []gateway.Limit `json:"limits"`
+	}
+	if err := askNode(ctx, running, "/v1/limits", &said); err != nil {
+		return err
+	}
+	return a.tellLimits(said.Limits)
 }
 
 // tellLimits prints limits, one bucket a line.

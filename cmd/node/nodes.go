@@ -70,7 +70,7 @@ func (a *app) printCrew(c gateway.Crew) error {
 		return err
 	}
 	if !slices.ContainsFunc(c.Nodes, func(n gateway.NodeView) bool { return n.State == gateway.NodeLive || n.State == gateway.NodeDraining }) {
-		a.note("no node answers")
+		a.note("no node answers: sluice-node serve starts one; for the nodes of another log name its --data, or its servers with --nats")
 	}
 	if c.Running != nil {
 		a.print("\nturns that have not ended: %s owned by nodes, %s by nodes that are gone, %s parked, %s unclaimed\n",

@@ -102,10 +102,12 @@ func hint(err error) string {
 		return "see " + name + " --help"
 	case errors.Is(err, lifecycle.ErrAnswers):
 		return "sluice-node inbox show has the fields of the form; mend what the error names, and answer again"
+	case errors.Is(err, gateway.ErrNothingToRun):
+		return "a model's message without calls is its last word: the conversation is over, and nothing has to be submitted"
 	case errors.Is(err, lifecycle.ErrSubmission):
 		return "mend what the error names, and submit again"
 	case errors.Is(err, lifecycle.ErrNoTurn), errors.Is(err, lifecycle.ErrNoCall):
-		return "sluice-node tail --from start --follow=false shows what is there"
+		return "sluice-node tail --from start --follow=false shows what is there; another log is named with --data or --nats"
 	case errors.Is(err, lifecycle.ErrDifferent):
 		return "leave --turn out to have a new id made"
 	case errors.Is(err, lifecycle.ErrNoUndo), errors.Is(err, lifecycle.ErrNothing):

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/pflag"
@@ -79,7 +81,7 @@ func parseLimits(body []byte) (lifecycle.Limits, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(body))
 	dec.KnownFields(true)
 	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
-		return lifecycle.Limits{}, err
+		return lifecycle.Limits{}, inWords(err)
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return lifecycle.Limits{}, errors.New("there is more than one document in it")
@@ -95,6 +97,19 @@ func parseLimits(body []byte) (lifecycle.Limits, error) {
 		}
 	}
 	return lifecycle.NewLimits(rules)
+}
+
+// What the decoder says of a member that is not there, and of a value in the wrong place: it
+// names types of Go.
+var (
+	unknownMember = regexp.MustCompile(`field (.*) not found in type .*`)
+	wrongValue    = regexp.MustCompile(`cannot (?:unmarshal|construct) !!(\w+)(.*) into .*`)
+)
+
+// inWords is the decoder's error in words of the file.
+func inWords(err error) error {
+	text := unknownMember.ReplaceAllString(strings.Replace(err.Error(), "unmarshal errors", "it has not the form of limits", 1), `there is no member "$1"`)
+	return errors.New(wrongValue.ReplaceAllString(text, "$1$2 is of another kind than what belongs here"))
 }
 
 // limitState is what is in force, and may be replaced while it is used.

@@ -45,8 +45,8 @@ func (a *app) workers() *cobra.Command {
 	}
 }
 
-// maxWorkers is the size in bytes of the largest list of workers that is believed.
-const maxWorkers = 64 << 20
+// maxTold is the size in bytes of the largest list that a node is believed.
+const maxTold = 64 << 20
 
 func (a *app) workerTools(ctx context.Context) (bus.WorkerTools, error) {
 	if a.set.NATS == "" {
@@ -55,35 +55,37 @@ func (a *app) workerTools(ctx context.Context) (bus.WorkerTools, error) {
 		case err != nil:
 			return bus.WorkerTools{}, exit.Unusable(err, "")
 		case found && running.HTTP != "":
-			return askWorkers(ctx, running)
+			var v bus.WorkerTools
+			err := askNode(ctx, running, "/v1/workers", &v)
+			return v, err
 		case !found:
-			return bus.WorkerTools{}, exit.Unusable(errors.New("no node runs on "+a.set.Data+", and without it no worker is connected"), "name the servers with --nats")
+			return bus.WorkerTools{}, exit.Unusable(errors.New("no node runs on "+a.set.Data+", and without it no worker is connected"), "name the directory of a node that runs with --data, or the servers with --nats")
 		}
 	}
 	return a.hearWorkers(ctx)
 }
 
-// askWorkers asks a running node.
-func askWorkers(ctx context.Context, running jetlog.Running) (v bus.WorkerTools, err error) {
+// askNode gets what a running node tells at a path.
+func askNode(ctx context.Context, running jetlog.Running, path string, into any) error {
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, running.HTTP+"/v1/workers", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, running.HTTP+path, nil)
 	if err != nil {
-		return v, err
+		return err
 	}
 	resp, err := nodehttp.Client(running).Do(req)
 	if err != nil {
-		return v, exit.Unusable(fmt.Errorf("ask the node at %s: %w", running.HTTP, err), "")
+		return exit.Unusable(fmt.Errorf("ask the node at %s: %w", running.HTTP, err), "")
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxWorkers))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTold))
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("the node at %s answers %s: %s", running.HTTP, resp.Status, show.Short(string(body), 300))
 	}
 	if err != nil {
-		return v, err
+		return err
 	}
-	return v, json.Unmarshal(body, &v)
+	return json.Unmarshal(body, into)
 }
 
 // hearWorkers asks the workers themselves.

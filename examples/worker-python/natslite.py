@@ -29,13 +29,14 @@ class Nats:
             self.hello["auth_token"] = unquote(at.username)
         self.max_payload = 1 << 20
         self.on_connect = lambda: None  # called on the reading thread, whenever a connection is there
+        self.refused = ""  # why the server lets nobody in who says what we say: nothing is tried any more
         self._subs, self._lock, self._sock = {}, threading.RLock(), None
         self._closed, self._ready = threading.Event(), threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
     def wait(self, seconds):
-        """Waits for the first connection. It returns False if there is none by then."""
-        return self._ready.wait(seconds)
+        """Waits for the first connection. It returns False if there is none by then, or the server refuses us."""
+        return self._ready.wait(seconds) and not self.refused
 
     def publish(self, subject, body, reply=""):
         """Publishes bytes. Without a connection it raises OSError: say it again later."""
@@ -74,7 +75,8 @@ class Nats:
                 self._serve()
                 wait = 0.1
             except (OSError, ValueError) as err:
-                print(f"NATS: {err}", flush=True)
+                if not self.refused:
+                    print(f"NATS: {err}", flush=True)
             with self._lock:
                 if self._sock:
                     self._sock.close()
@@ -93,8 +95,8 @@ class Nats:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.settimeout(60)  # the server pings more often
         with self._lock:
-            sock.sendall(f"CONNECT {json.dumps(self.hello)}\r\n".encode())
-            sock.sendall(b"".join(self._sub(sid) for sid in self._subs) + b"PING\r\n")
+            hello = f"CONNECT {json.dumps(self.hello)}\r\n".encode()
+            sock.sendall(hello + b"".join(self._sub(sid) for sid in self._subs) + b"PING\r\n")  # at once: who is refused reads why
             self._sock = sock
         while line := read.readline(MAX_LINE):
             self._line(read, line)
@@ -115,4 +117,9 @@ class Nats:
             self._ready.set()
             self.on_connect()
         elif op == b"-ERR":
-            print("NATS says", rest.decode(), flush=True)
+            said = rest.decode(errors="replace").strip("'")
+            print("NATS says", said, flush=True)
+            if said == "Authorization Violation":
+                self.refused = said
+                self._closed.set()
+                self._ready.set()

@@ -101,7 +101,7 @@ class Worker:
         if self.nats.wait(10):
             self.announce()
         silent = time.monotonic() + 5
-        while not stop.wait(EVERY):
+        while not self.nats.refused and not stop.wait(EVERY):
             self.announce()
             if silent and time.monotonic() > silent:
                 silent = 0
@@ -110,6 +110,8 @@ class Worker:
             for task in list(self.tasks.values()):  # accepted, and nobody said go
                 if not task.go and time.monotonic() - task.born > 10:
                     self.tasks.pop(task.id, None)
+        if self.nats.refused:
+            raise SystemExit(f"the server does not let us in ({self.nats.refused}): the URL needs its token, or a user and password, as nats://tok@host:4222")
         self.leaving = True
         self.announce("gone")
         late = time.monotonic() + self.drain

@@ -107,7 +107,7 @@ func known(m map[string]json.RawMessage, path string, names ...string) error {
 		}
 	}
 	if unknown != "" {
-		return malformed(path+"/"+shorten(unknown, 64), "no such field: want %v", names)
+		return malformed(path+"/"+shorten(unknown, 64), "no such field: there are %s", strings.Join(names, ", "))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package codec
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"unicode/utf8"
@@ -97,8 +98,12 @@ func text(raw json.RawMessage, path string) (string, error) {
 }
 
 func because(err error) string {
-	if err == nil {
+	var typed *json.UnmarshalTypeError
+	switch {
+	case err == nil:
 		return ""
+	case errors.As(err, &typed):
+		return ", not: " + typed.Value // the decoder's own words name types of Go
 	}
 	return ": " + err.Error()
 }

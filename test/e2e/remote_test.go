@@ -296,6 +296,18 @@ func TestRemoteLargeAndAsking(t *testing.T) {
 	verified(t, b.place, b.node)
 }
 
+// TestRemoteWorkerIsRefused: a worker with another token says why the server does not let
+// it in, and ends.
+func TestRemoteWorkerIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	n := p.serve("--nats-token", "tok")
+	w := pythonWorker(t, strings.Replace(n.NATS, "nats://", "nats://other@", 1), filepath.Join(p.work, "notes.jsonl"))
+	if code := w.wait(t); code != 1 || !strings.Contains(w.said.String(), "NATS says Authorization Violation") || !strings.Contains(w.log.String(), "the URL needs its token") {
+		t.Errorf("exit %d: %s%s", code, w.said.String(), w.log.String())
+	}
+}
+
 // TestRemoteRegistration: whose word counts, who may have a name, and how an operator sees it.
 func TestRemoteRegistration(t *testing.T) {
 	t.Parallel()
