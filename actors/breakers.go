@@ -129,8 +129,11 @@ func (b *breakers) mark(who string, telling bool) {
 // tell changes the cell by a report. A probe's is tried again where the cell cannot
 // be had: it would hold the slot until its lease ends. Others' are one of many.
 func (b *breakers) tell(c lifecycle.Circuit, who string, class events.Class, probe bool) {
-	for range probeTries {
+	for try := range probeTries {
 		_, kept := b.change(b.n.ctx, c, func(v lifecycle.Breaker, now time.Time) lifecycle.Breaker {
+			if try > 0 && v.Probe != who {
+				return v // an earlier try was kept, and its answer lost: one failure counts once
+			}
 			return v.Report(b.n.cfg.Breaker, now, who, class)
 		})
 		if kept || !probe || !b.n.pause(b.n.ctx, backOff/4) {

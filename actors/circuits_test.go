@@ -258,3 +258,36 @@ func TestCellsOfCircuitsEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestAProbesFailureCountsOnce: its report is kept, and the answer lost, so that it is told
+// again.
+func TestAProbesFailureCountsOnce(t *testing.T) {
+	l := memlog.New(memlog.Config{})
+	b := l.View("a")
+	n := testNode(t, b, nil, counting("svc", events.Readonly, new(atomic.Int64), nil))
+	who := holder(events.CallKey{Trace: "t", Turn: "u"}, "a")
+	open, err := json.Marshal(lifecycle.Breaker{Failures: 3, OpenedAt: time.Now().Add(-time.Hour), Probe: who, ProbeEnd: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := BreakerCell(own("svc"))
+	if _, err := b.Cells().Put(t.Context(), bus.BucketBreaker, cell, open, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	var tries atomic.Int64
+	l.SetFaults(&memlog.Faults{Put: func(bucket, _ string) (bool, error) {
+		if bucket == bus.BucketBreaker && tries.Add(1) == 1 {
+			return true, bus.ErrUncertain
+		}
+		return true, nil
+	}})
+	n.breaks.tell(own("svc"), who, events.ClassUnavailable, true)
+	var is lifecycle.Breaker
+	c, err := b.Cells().Get(t.Context(), bus.BucketBreaker, cell)
+	if err == nil {
+		err = json.Unmarshal(c.Value, &is)
+	}
+	if err != nil || is.Failures != 4 || is.Probe != "" || tries.Load() != 1 {
+		t.Errorf("after %d writes: %+v, %v", tries.Load(), is, err)
+	}
+}

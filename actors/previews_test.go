@@ -239,7 +239,7 @@ func TestAskedAgainIsShownAgain(t *testing.T) {
 		return turn.Calls[1].Asked != nil && turn.Calls[1].Asked.Number() == 2
 	})
 	asked := turn.Calls[1].Asked
-	if asked.Policy != "v2" || len(asked.Operands) != 1 || asked.Operands[0].Digest != fs.Digest([]byte("good")) {
+	if !strings.HasPrefix(asked.Why, "asked again: the policy has changed since the yes; ") || asked.Policy != "v2" || len(asked.Operands) != 1 || asked.Operands[0].Digest != fs.Digest([]byte("good")) {
 		t.Errorf("asked again with %+v", asked)
 	}
 	as(t, s.bus, key, lifecycle.Approve{Call: 1, Asking: 2, By: boss})
