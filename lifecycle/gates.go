@@ -178,7 +178,7 @@ func (d *decider) pass(call *Call, c Judge, asks *Finding) {
 		d.emit(call.Offset, &events.Authorized{Verdict: c.Verdict, Decision: "approved"})
 		return
 	}
-	d.ask(call, c.Verdict, why, req, c.Expire)
+	d.ask(call, c.Verdict, d.sinceYes(call, c.Verdict, bound(req), c.Looked)+why, req, c.Expire)
 }
 
 const alwaysAsked = "a call of this tool always needs a person's approval"

@@ -159,7 +159,8 @@ func (d *decider) askAgain(call *Call, c Begin, why string) {
 	if call.Asked != nil { // asked again: as long as the first time
 		expire = call.Asked.Expires.Sub(call.AskedAt)
 	}
-	d.ask(call, c.Verdict, why, &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands, Preview: c.Preview}, expire)
+	req := &events.ApprovalRequested{Asks: c.Asks, Operands: c.Operands, Preview: c.Preview}
+	d.ask(call, c.Verdict, d.sinceYes(call, c.Verdict, bound(req), c.Looked)+why, req, expire)
 }
 
 // NotLetThrough stands before a gate's reason where it does not let a further attempt through.

@@ -108,8 +108,7 @@ func superseded(call *Call, asking int) error {
 	if asking > call.Asked.Number() {
 		return fmt.Errorf("call %d: %w: asking %d has not been made: the last one is %d", call.Offset, ErrNotAsking, asking, call.Asked.Number())
 	}
-	return fmt.Errorf("call %d: %w: asking %d was answered, and then the call, its tool, the policy or a file had changed: it was asked again as %d (%s)",
-		call.Offset, ErrSuperseded, asking, call.Asked.Number(), call.Asked.Why)
+	return fmt.Errorf("call %d: %w: asking %d was answered, and %d is open: %s", call.Offset, ErrSuperseded, asking, call.Asked.Number(), call.Asked.Why)
 }
 
 // asking returns a call that waits for a person and whose end nobody asked for.

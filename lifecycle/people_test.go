@@ -25,6 +25,19 @@ func yesBefore(hash string) events.SessionYes {
 	}
 }
 
+// What is told of a yes before the reason; of another call's or another principal's, nothing.
+const (
+	ran     = "asked again: the files that it would run are not those that the yes was for; "
+	rewrote = "asked again: the files that it would change are not those that the yes was for; "
+)
+
+var toldOfTheYes = map[string]string{
+	"the tool's version": "asked again: the tool's definition has changed since the yes; ",
+	"the policy":         "asked again: the policy has changed since the yes; ",
+	"the script":         ran, "the script is gone": ran, "another script": ran,
+	"the file to change": rewrote, "no preview can be made": rewrote,
+}
+
 // TestASessionYesIsForExactlyThatCall: each single difference is asked about anew.
 func TestASessionYesIsForExactlyThatCall(t *testing.T) {
 	for name, differ := range map[string]func(*events.SessionYes, *events.TurnSubmitted, *lifecycle.Judge){
@@ -82,6 +95,9 @@ func TestASessionYesIsForExactlyThatCall(t *testing.T) {
 			if got := w.turn.Calls[0].Phase; got != want {
 				t.Errorf("the call is %s, want %s", got, want)
 			}
+			if a := w.turn.Calls[0].Asked; a != nil && strings.TrimSuffix(a.Why, lifecycle.ReasonOf(a)) != toldOfTheYes[name] {
+				t.Errorf("asked because %q, want %q before the reason", a.Why, toldOfTheYes[name])
+			}
 			if files, ok := lifecycle.Bound(w.turn, w.turn.Calls[0]); want == lifecycle.PhaseAuthorized && (!ok || len(files.Operands) != 1 || len(files.Base) != 1) {
 				t.Errorf("it is bound to %v, %t", files, ok)
 			}
@@ -89,6 +105,20 @@ func TestASessionYesIsForExactlyThatCall(t *testing.T) {
 				t.Error(v)
 			}
 		})
+	}
+}
+
+// TestReasonOf: what the policy says, and nothing of what is told of an earlier yes.
+func TestReasonOf(t *testing.T) {
+	const tool, rules = "the tool's definition has changed since the yes", "the policy has changed since the yes"
+	for why, want := range map[string]string{
+		"": "", "Look; twice.": "Look; twice.", "asked again: " + tool + "; Look; twice.": "Look; twice.",
+		"asked again: " + tool + ", and " + rules + "; Look.": "Look.", "asked again: " + tool: "asked again: " + tool,
+		"asked again: since it is Monday; Look.": "asked again: since it is Monday; Look.", "asked again: " + tool + "; ": "",
+	} {
+		if got := lifecycle.ReasonOf(&events.ApprovalRequested{Why: why}); got != want {
+			t.Errorf("%q: %q, want %q", why, got, want)
+		}
 	}
 }
 

@@ -23,6 +23,21 @@ func TestDecidesGit(t *testing.T) {
 	}
 }
 
+func TestNamesPrograms(t *testing.T) {
+	for p, want := range map[string]bool{
+		".mcp.json": true, "mcp.json": true, "a/MCP.json": true, ".mcp.json.": true, "MCP~1.JSO": true, ".mcp.json::$DATA": true,
+		".claude": true, ".claude/settings.local.json": true, "sub/.Claude/hooks/x.sh": true, "CLAUDE~1/x": true, ".cl\u200daude/x": true,
+		".codex/config.toml": true, ".cursor/mcp.json": true, ".gemini/settings.json": true, `.vscode\tasks.json`: true, "vscode~2/tasks.json": true,
+		".idea/workspace.xml": true, ".zed/tasks.json": true, ".devcontainer/devcontainer.json": true, ".devcontainer.json": true, "DEVCON~1.JSO": true,
+		"AGENTS.md": false, "CLAUDE.md": false, "claude/x": false, "mcp.json.md": false, "mcp.jsonl": false, ".mcp": false, "my.mcp.json": false, ".vscodeignore": false,
+		".cursorrules": false, "mcp/server.go": false, "": false, "ideas/x": false, "claude": false,
+	} {
+		if got := NamesPrograms(p); got != want {
+			t.Errorf("%q: %v", p, got)
+		}
+	}
+}
+
 func TestCheckAddr(t *testing.T) {
 	for a, ok := range map[string]bool{
 		"1.1.1.1": true, "8.8.8.8": true, "2606:4700::1111": true, "2a00:1450:4001::1": true, "168.63.129.15": true,

@@ -62,6 +62,7 @@ func New(c Config) Rules {
 		{ID: "path.missing", Version: "1", Judge: pathMissing},
 		{ID: "path.workspace", Version: "2", Judge: pathWorkspace},
 		{ID: "path.repository", Version: "2", Judge: pathRepository},
+		{ID: "path.programs", Version: "1", Judge: pathPrograms},
 		{ID: "network.off", Version: "2", Judge: networkOff},
 		{ID: "network.host", Version: "3 " + strings.Join(hosts, " "), Judge: host.judge},
 		{ID: "shell", Version: "3 " + shell.Version, Judge: host.shellLine},

@@ -32,6 +32,7 @@ type PathFact struct {
 	Clean  string // relative to the workspace, without . and //; "." is the workspace; the text as given where Inside is false
 	Inside bool   // the text does not leave the workspace
 	Git    bool   // a file that decides which programs git runs
+	Starts bool   // configuration that names programs which agents or editors run
 	Why    string // one sentence, where Inside is false
 }
 
@@ -110,7 +111,7 @@ func (f *Facts) addPaths(workspace, at string, paths []string) {
 const tooManyPaths = "The call names more than 1000 paths; split it into several calls."
 
 func lookAtPath(workspace, p string) PathFact {
-	f := PathFact{Text: p, Clean: p, Git: DecidesGit(p)}
+	f := PathFact{Text: p, Clean: p, Git: DecidesGit(p), Starts: NamesPrograms(p)}
 	if p == "" { // tools take the workspace
 		f.Clean, f.Inside = ".", true
 		return f

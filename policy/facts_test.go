@@ -27,6 +27,7 @@ func TestLookAtPaths(t *testing.T) {
 		"sub/HEAD":           {Clean: "sub/HEAD", Inside: true, Git: true},
 		"a/GIT~1/config":     {Clean: "a/GIT~1/config", Inside: true, Git: true},
 		".gitignore":         {Clean: ".gitignore", Inside: true},
+		"a/./.claude/x":      {Clean: "a/.claude/x", Inside: true, Starts: true},
 		"a\x00b":             {Clean: "a\x00b"},
 		"secrets/\u202ea.go": {Clean: "secrets/\u202ea.go"},
 	} {
@@ -38,7 +39,7 @@ func TestLookAtPaths(t *testing.T) {
 		if (got.Why == "") != got.Inside {
 			t.Errorf("%q: inside is %v, and why is %q", given, got.Inside, got.Why)
 		}
-		if got.Clean != want.Clean || got.Inside != want.Inside || got.Git != want.Git || got.Text != given {
+		if got.Clean != want.Clean || got.Inside != want.Inside || got.Git != want.Git || got.Starts != want.Starts || got.Text != given {
 			t.Errorf("%q: %+v, want %+v", given, got, want)
 		}
 	}

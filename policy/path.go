@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -225,10 +226,26 @@ func sentence(err error) string {
 
 // DecidesGit says whether a path is one by which git decides what to run: its
 // configuration and hooks name programs, and a folder with a file HEAD may be taken
-// for a repository too. It knows the other spellings by which file systems find
-// the folder .git: case, dots and blanks behind it, its short name, streams of
-// NTFS, characters that HFS+ passes over.
-func DecidesGit(p string) bool {
+// for a repository too.
+func DecidesGit(p string) bool { return hasPart(p, gitNames) }
+
+// NamesPrograms says whether a path is configuration of agents or editors: what stands
+// there, they run, beside whatever judges the calls of an agent.
+func NamesPrograms(p string) bool { return hasPart(p, programNames) }
+
+// gitNames and programNames are names of files and folders, in lower case.
+var (
+	gitNames     = []string{".git", "head"}
+	programNames = []string{
+		".mcp.json", "mcp.json", ".claude", ".codex", ".cursor", ".gemini", // agents: servers, hooks and permissions
+		".vscode", ".idea", ".zed", ".devcontainer", ".devcontainer.json", // editors: tasks, launches, servers
+	}
+)
+
+// hasPart says whether a part of a path is one of some names. It knows the other
+// spellings by which file systems find them: case, dots and blanks behind the name, its
+// short name, streams of NTFS, characters that HFS+ passes over.
+func hasPart(p string, list []string) bool {
 	for seg := range strings.FieldsFuncSeq(p, func(c rune) bool { return c == '/' || c == '\\' }) {
 		seg, _, _ = strings.Cut(seg, ":")
 		seg = strings.Map(func(r rune) rune {
@@ -238,9 +255,18 @@ func DecidesGit(p string) bool {
 			return r
 		}, seg)
 		s := strings.ToLower(strings.TrimRight(seg, ". "))
-		if s == ".git" || s == "head" || strings.HasPrefix(s, "git~") {
+		if slices.ContainsFunc(list, func(name string) bool { return s == name || isShort(s, name) }) {
 			return true
 		}
 	}
 	return false
+}
+
+// isShort says whether s is what NTFS may call a file whose name begins with a dot in
+// place of that name: its first six letters, and a number.
+func isShort(s, name string) bool {
+	name, dotted := strings.CutPrefix(name, ".")
+	name, _, _ = strings.Cut(name, ".")
+	rest, found := strings.CutPrefix(s, name[:min(len(name), 6)])
+	return dotted && found && strings.HasPrefix(rest, "~")
 }

@@ -85,6 +85,20 @@ func pathRepository(r Request) Finding {
 	return Finding{}
 }
 
+// pathPrograms asks before a call writes what agents and editors run: it could take the
+// agent out from behind the gate.
+func pathPrograms(r Request) Finding {
+	if r.Op.Class != events.OpWrite {
+		return Finding{}
+	}
+	for _, p := range r.Op.Paths {
+		if NamesPrograms(p) {
+			return Finding{Decision: Ask, Path: pointer(r.Args, p), Reason: "This configuration names programs that agents or editors run; a person must look at the change first."}
+		}
+	}
+	return Finding{}
+}
+
 func networkOff(r Request) Finding {
 	if r.Network || r.Op.Class != events.OpNetwork && len(r.Op.Hosts) == 0 {
 		return Finding{}

@@ -46,15 +46,15 @@ type Set struct {
 	digest   string // SHA-256, in hex
 	files    []FileInfo
 	rules    []rule
-	anybody  [numActions]shelf              // policies that do not look at the principal
-	somebody [numActions]shelf              // and those that do
-	whole    cost                           // of all policies
-	named    map[types.EntityUID]bool       // every entity that a policy names
-	wants    wants                          // what has to be read out of the request
-	plain    map[facets]types.Record        // the contexts that hold nothing of the request's own
-	paths    map[bool]map[bool]types.Record // of paths by inside and git, where nobody looks at their names
-	floor    policy.Rules                   // asked first
-	last     policy.Rules                   // asked last
+	anybody  [numActions]shelf         // policies that do not look at the principal
+	somebody [numActions]shelf         // and those that do
+	whole    cost                      // of all policies
+	named    map[types.EntityUID]bool  // every entity that a policy names
+	wants    wants                     // what has to be read out of the request
+	plain    map[facets]types.Record   // the contexts that hold nothing of the request's own
+	paths    map[pathKind]types.Record // of paths, where nobody looks at their names
+	floor    policy.Rules              // asked first
+	last     policy.Rules              // asked last
 }
 
 // rule is one policy.

@@ -203,7 +203,7 @@ func newMaker(t testing.TB, seed uint64) *maker {
 			*into = append(*into, r.value)
 		}
 	}
-	m.paths = append(m.paths, "", "a.txt", ".git/config", "src/a.go", "x/HEAD", "/w/a", "/w", "../x", ".")
+	m.paths = append(m.paths, "", "a.txt", ".git/config", "src/a.go", "x/HEAD", ".claude/x", "a/.mcp.json", "/w/a", "/w", "../x", ".")
 	m.urls = append(m.urls, "example.com", "localhost", "example.com:443", "10.0.0.1", "[::1]:80", "a.b.example.com")
 	return m
 }

@@ -149,10 +149,10 @@ func (s *Set) build(t *resource, f *policy.Facts) types.Entity {
 	case kindPath:
 		p := f.Paths[t.nth]
 		if !s.wants.names {
-			e.Attributes = s.paths[p.Inside][p.Git]
+			e.Attributes = s.paths[kindOf(p)]
 			break
 		}
-		e.Attributes = pathRecord(id, p.Inside, p.Git)
+		e.Attributes = pathRecord(id, kindOf(p))
 	case kindHost:
 		h := f.Hosts[t.nth]
 		port, _ := strconv.ParseUint(h.Port, 10, 16) // 0 where there is none that can be read
@@ -163,18 +163,24 @@ func (s *Set) build(t *resource, f *policy.Facts) types.Entity {
 	return e
 }
 
-func pathRecord(id types.String, inside, git bool) types.Record {
+// pathKind is what a policy sees of a path beside its name.
+type pathKind struct{ inside, git, starts bool }
+
+func kindOf(p policy.PathFact) pathKind { return pathKind{p.Inside, p.Git, p.Starts} }
+
+func pathRecord(id types.String, k pathKind) types.Record {
 	return types.NewRecord(types.RecordMap{
 		"path": id, "name": id[strings.LastIndexByte(string(id), '/')+1:],
-		"inside": types.Boolean(inside), "git": types.Boolean(git),
+		"inside": types.Boolean(k.inside), "git": types.Boolean(k.git), "starts": types.Boolean(k.starts),
 	})
 }
 
 // plainPaths are the attributes of paths where nobody looks at their names.
-func plainPaths() map[bool]map[bool]types.Record {
-	out := make(map[bool]map[bool]types.Record)
-	for _, inside := range []bool{false, true} {
-		out[inside] = map[bool]types.Record{false: pathRecord("", inside, false), true: pathRecord("", inside, true)}
+func plainPaths() map[pathKind]types.Record {
+	out := make(map[pathKind]types.Record)
+	for i := range 8 {
+		k := pathKind{inside: i&1 != 0, git: i&2 != 0, starts: i&4 != 0}
+		out[k] = pathRecord("", k)
 	}
 	return out
 }

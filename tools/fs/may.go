@@ -12,7 +12,7 @@ import (
 
 // permit asks the policy again where a link led to a file by another name than the one
 // that was judged: else a link would be a way round every rule on paths. Where nobody
-// can be asked, the files that decide what git runs are closed to such a write.
+// can be asked, the files that decide what others run are closed to such a write.
 func permit(in tools.Invocation, class events.OpClass, at place) error {
 	if ofNode(closedIn(in), at.name) {
 		return denied("%q belongs to the node itself: no call reads or changes it", at.given)
@@ -24,6 +24,8 @@ func permit(in tools.Invocation, class events.OpClass, at place) error {
 	switch {
 	case in.May == nil && class == events.OpWrite && policy.DecidesGit(at.name) && !policy.DecidesGit(at.clean):
 		why = "it decides which programs git runs"
+	case in.May == nil && class == events.OpWrite && policy.NamesPrograms(at.name) && !policy.NamesPrograms(at.clean):
+		why = "it names programs that agents or editors run"
 	case in.May == nil:
 		return nil
 	default:

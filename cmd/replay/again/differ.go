@@ -38,9 +38,14 @@ func asOlder(recorded, decided events.Event) events.Event {
 		return &out
 	}
 	asked, ok := recorded.(*events.ApprovalRequested)
-	if now, both := decided.(*events.ApprovalRequested); ok && both && asked.Asking == 0 {
+	if now, both := decided.(*events.ApprovalRequested); ok && both {
 		out := *now
-		out.Asking = 0 // they were not counted
+		if asked.Asking == 0 {
+			out.Asking = 0 // they were not counted
+		}
+		if asked.Why == lifecycle.ReasonOf(now) {
+			out.Why = asked.Why // what had changed since the yes was not told
+		}
 		return &out
 	}
 	return decided

@@ -69,7 +69,7 @@ func recorded(e events.Event, c *lifecycle.Call, s *events.TurnSubmitted) (ways 
 		if v.Verdict.Tier == events.Approval { // asked without the policy, perhaps
 			ways = append(ways, r)
 		}
-		r.finding = asks(v.Why, v.Verdict)
+		r.finding = asks(lifecycle.ReasonOf(v), v.Verdict)
 		return append(ways, r), true
 	case *events.Authorized:
 		r := ruled{verdict: v.Verdict}

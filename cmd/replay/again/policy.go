@@ -250,7 +250,7 @@ func (j *judgement) why(e events.Event) string {
 	case *events.Denied:
 		return v.Reason
 	case *events.ApprovalRequested:
-		return v.Why
+		return lifecycle.ReasonOf(v)
 	case *events.Authorized:
 		if j != nil {
 			return j.finding.Reason
@@ -303,7 +303,7 @@ func words(e events.Event) string {
 	case *events.Denied:
 		return v.Reason
 	case *events.ApprovalRequested:
-		return v.Why
+		return lifecycle.ReasonOf(v)
 	}
 	return ""
 }
