@@ -155,12 +155,18 @@ func (b *breakers) closed(c lifecycle.Circuit) bool {
 	return b.live && !whole && b.view[c].Local().State(b.n.cfg.Breaker, now) == lifecycle.BreakerClosed
 }
 
-// OpenCircuits is how many circuits of endpoints are open, as this node sees them, by tool.
+// OpenCircuits is how many circuits of endpoints are open, as this node sees them, by tool:
+// every tool that has such circuits is there.
 func (n *Node) OpenCircuits() map[string]int {
+	out, now := make(map[string]int), n.cfg.Steady()
+	for _, t := range n.cfg.Registry.List() {
+		if t.Circuit != nil {
+			out[t.Name] = 0
+		}
+	}
 	b := n.breaks
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	out, now := make(map[string]int), n.cfg.Steady()
 	for c, is := range b.view {
 		if c.Of != "" && is.Local().State(n.cfg.Breaker, now) == lifecycle.BreakerOpen {
 			out[c.Tool]++

@@ -77,7 +77,7 @@ func inAnEffect(s *standstill) plight {
 }
 
 func ofAnEndedTurn(s *standstill) plight {
-	v := s.on(s.zombie, "ended", turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 800}}, charge("ended", 1)}})
+	v := s.on(s.zombie, "ended", turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 3000}}, charge("ended", 1)}})
 	s.holder.until("ended", "t", "started", "0")
 	said := ""
 	return plight{

@@ -107,7 +107,10 @@ func theirs(t *testing.T, packages []string, all []recorded) (calls [][]made, er
 		t.Fatalf("%v\n%s", err, failed.String())
 	}
 	var got []struct {
-		Calls []struct{ ID, Tool, Args string }
+		Calls []struct {
+			ID, Tool string
+			Args     json.RawMessage // a text, unless the SDK lets a stream's own value through
+		}
 		Error string
 	}
 	if err := json.Unmarshal(said.Bytes(), &got); err != nil || len(got) != len(all) {
@@ -116,7 +119,11 @@ func theirs(t *testing.T, packages []string, all []recorded) (calls [][]made, er
 	for _, g := range got {
 		var one []made
 		for _, c := range g.Calls {
-			one = append(one, asMade(c.ID, c.Tool, c.Args))
+			args := string(c.Args)
+			if text := ""; json.Unmarshal(c.Args, &text) == nil {
+				args = text
+			}
+			one = append(one, asMade(c.ID, c.Tool, args))
 		}
 		calls, errs = append(calls, one), append(errs, g.Error)
 	}
@@ -148,26 +155,33 @@ const (
 
 // explained are the streams that become calls here and something else there, by name, and why.
 var explained = map[string]string{
-	"openai: a router that gives each chunk an id of its own":                         newIDs,
-	"openai: the end and the usage have an id of their own":                           newIDs,
-	"openai: one index for all calls, each whole and with an id of its own":           oneIndex,
-	"openai: the same in one chunk, and a third in pieces":                            oneIndex,
-	"openai: a call that gets its index in a later delta":                             noIndex,
-	"openai: an empty function_call beside tool_calls says nothing":                   "a server sends an empty function_call, the form of old, with every message; OpenAI's SDK wants a name in it",
-	"openai: an empty object, and then pieces":                                        asObject,
-	"openai: an empty object, and nothing more":                                       asObject,
-	"responses: the same, and the response is empty":                                  empty,
-	"responses: the same, behind a text, and the response is empty":                   empty,
-	"responses: the end comes twice, and response.done":                               "an event that OpenAI's SDK does not know, behind an end that is the same again",
-	"anthropic: message_start twice, the same, as behind some routers":                "Anthropic's SDK takes no message_start twice; one that is the same is no other message",
-	"openai: no index: an id opens a call, and a third with an index is a third":      noIndex,
-	"openai: no index, one after the other: arguments alone go on with the last call": noIndex,
-	"openai: no index, ids tell the open calls apart":                                 noIndex,
-	"openai: no index, one id for two calls that are each whole: two calls":           noIndex,
-	"openai: no ids at all":                                         "calls without ids are told apart by their index, and answered under ids that are made; the SDK wants the server to make them",
-	"openai: a custom tool":                                         "OpenAI's SDK cannot accumulate custom calls of Chat Completions: it looks for function in each",
-	"openai: arguments as a value":                                  "a chunk without a role and an object in place of a text, as one local server sends it",
-	"responses: a backend that sends the items by themselves alone": empty,
+	"openai: a router that gives each chunk an id of its own":                                      newIDs,
+	"openai: the end and the usage have an id of their own":                                        newIDs,
+	"openai: one index for all calls, each whole and with an id of its own":                        oneIndex,
+	"openai: the same in one chunk, and a third in pieces":                                         oneIndex,
+	"openai: a call that gets its index in a later delta":                                          noIndex,
+	"openai: an empty function_call beside tool_calls says nothing":                                "a server sends an empty function_call, the form of old, with every message; OpenAI's SDK wants a name in it",
+	"openai: an empty object, and then pieces":                                                     asObject,
+	"openai: an empty object, and nothing more":                                                    asObject,
+	"responses: the same, and the response is empty":                                               empty,
+	"responses: the same, behind a text, and the response is empty":                                empty,
+	"responses: the end comes twice, and response.done":                                            "an event that OpenAI's SDK does not know, behind an end that is the same again",
+	"anthropic: message_start twice, the same, as behind some routers":                             "Anthropic's SDK takes no message_start twice; one that is the same is no other message",
+	"openai: no index: an id opens a call, and a third with an index is a third":                   noIndex,
+	"openai: no index, one after the other: arguments alone go on with the last call":              noIndex,
+	"openai: no index, ids tell the open calls apart":                                              noIndex,
+	"openai: no index, one id for two calls that are each whole: two calls":                        noIndex,
+	"openai: no index, and the name comes behind the arguments, by the id":                         noIndex,
+	"openai: no index, the id alone first":                                                         noIndex,
+	"openai: an error that says nothing is none":                                                   "a router sends an empty error with each chunk; OpenAI's SDK throws whatever stands there",
+	"openai: pings, before the format is known and after":                                          "a gateway sends pings of another provider's form, which OpenAI's SDK takes for chunks",
+	"openai: [done] in small letters":                                                              "OpenAI's SDK reads another spelling of the end as JSON",
+	"anthropic: a delta without a type is input where it can be nothing else":                      "a router leaves the type out; Anthropic's SDK passes the input over, and the call has none",
+	"anthropic: usage behind the stop_reason, without a delta":                                     "a router tells the usage by itself; Anthropic's SDK wants a delta in it",
+	"openai: no ids at all":                                                                        "calls without ids are told apart by their index, and answered under ids that are made; the SDK wants the server to make them",
+	"openai: a custom tool":                                                                        "OpenAI's SDK cannot accumulate custom calls of Chat Completions: it looks for function in each",
+	"openai: arguments as a value":                                                                 "a chunk without a role and an object in place of a text, as one local server sends it",
+	"responses: a backend that sends the items by themselves alone":                                empty,
 	"responses: incomplete, without items: those that came by themselves are refused, done or not": "the same, cut off: who keeps the items that came has ids that need answers",
 }
 

@@ -40,7 +40,7 @@ var ofActors = []mutant{
 	{"an ended call keeps its leases", "effects.go", "n.do(func() { n.unheld(key, call, workspace) })", "_, _ = key, workspace"},
 	{"a room is lost", "take.go", "	if had {\n		n.room <- struct{}{}\n	}", "	if had && over {\n		n.room <- struct{}{}\n	}"},
 	{"a reload believes a mirror that lags", "turn.go", "	atLeast = max(atLeast, a.at)\n", ""},
-	{"a parked turn keeps its seat", "effects.go", "			a.n.live.tell(s, tools, true)\n		}\n	}\n	c.Stop(c.Self())", "			a.n.live.tell(s, tools, true)\n		}\n		c.Stop(c.Self())\n	}"},
+	{"a parked turn keeps its seat", "effects.go", "	c.Stop(c.Self())\n}\n\n// handBack", "	if a.state.Ended != nil {\n		c.Stop(c.Self())\n	}\n}\n\n// handBack"},
 	{"a turn is parked without its timer", "effects.go", "		if !at.IsZero() {\n			err = n.cfg.Bus.Set(", "		if at.IsZero() {\n			err = n.cfg.Bus.Set("},
 	{"a timer that has come already is not missed", "effects.go", "	case m.heard == a.heard:\n		a.command(m.park)", "	case m.err == nil:\n		a.command(m.park)"},
 	{"one who has the lease stands in line", "locks.go", "	return max(i, 0)\n", "	return min(max(i, 0), 0)\n"},
