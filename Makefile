@@ -181,6 +181,10 @@ bench-readstore: ## a read store filled from EVENTS= events, and how long it tak
 bench-mcp: build ## what Sluice adds to a call of an MCP server, by sync mode, against the server directly
 	$(GO) run ./test/bench/mcp -node bin/sluice-node $(BENCH)
 
+.PHONY: bench-plan
+bench-plan: ## planning a turn that may write, with 10, 1 000 and 20 000 turns before it in its trace
+	$(GO) test ./actors -run '^$$' -bench PlanLongTrace -benchtime 2000x
+
 .PHONY: bench-remote
 bench-remote: ## an attempt of a worker's tool over NATS, from the offer to the answer
 	$(GO) test ./client -run '^$$' -bench Serve -benchtime 5s
