@@ -16,7 +16,11 @@ import (
 // wherever it stands: in results, in lists of tools, in what people are asked. An answer
 // whose id is a number in quotes answers that number: all ids of ours are numbers.
 func decode(data []byte) (jsonrpc.Message, error) {
-	msg, err := jsonrpc.DecodeMessage(events.WholeJSON(bytes.TrimPrefix(data, byteOrder)))
+	whole := events.WholeJSON(bytes.TrimPrefix(data, byteOrder))
+	msg, err := jsonrpc.DecodeMessage(whole)
+	if err == nil && !json.Valid(whole) { // it reads the first value alone
+		return nil, errMore
+	}
 	r, isAnswer := msg.(*jsonrpc.Response)
 	if err != nil || !isAnswer {
 		return msg, err
@@ -31,6 +35,10 @@ func decode(data []byte) (jsonrpc.Message, error) {
 	}
 	return r, nil
 }
+
+// errMore says that something stands behind a message: whoever waits for that would wait
+// for nothing.
+var errMore = errors.New("more stands behind the message")
 
 // byteOrder is the mark that some programs begin their output with.
 var byteOrder = []byte("\xef\xbb\xbf")

@@ -158,6 +158,7 @@ func FuzzAnswersIn(f *testing.F) {
 		}
 	}
 	f.Add([]byte(`[{"jsonrpc":"2.0","id":1,"result":{}},{"id":"2","error":{}}`))
+	f.Add([]byte(`{"jsonrpc":"2.0","id":0}{"id":"1" "error":{`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ids := answersIn(data)
 		msg, err := decode(data)
