@@ -201,7 +201,7 @@ func TestHeritageSize(t *testing.T) {
 	}
 	turns := func(n, things int) {
 		for i := range n {
-			thing := fmt.Sprint("/work/a/longer/path/to/some/file/", i%things)
+			thing := fmt.Sprint("/data/a/longer/path/to/some/file/", i%things)
 			c := earlier(fmt.Sprint("u", i), events.Record{Call: events.TurnEvent, Event: &events.TurnSubmitted{Calls: []events.RawCall{{Args: events.Body{Text: strings.Repeat("x", 5000)}}}}})
 			c.Records = append(c.Records, yes(i%things, strings.Clone("hash "+thing))...)
 			c.Records = append(c.Records, sawFile(thing, "sha256:"+strings.Repeat("0", 60)+fmt.Sprint(i)), changed(fmt.Sprintf(`{%q:%d}`, thing, i)))
