@@ -1,11 +1,9 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -79,40 +77,6 @@ func TestHTTPGoesThereAndBack(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		until(t, "the list is new", func() bool { _, is := w.registry.Lookup("srv__blank"); return !is })
-	})
-}
-
-// One connection serves calls that come one after the other: what is left of an answer's
-// body is read, though nobody waits for it any more.
-func TestHTTPConnectionsAreUsedAgain(t *testing.T) {
-	both(t, func(t *testing.T, revision string) {
-		answered, ended := make(chan struct{}), make(chan string)
-		w, _ := over(t, mcptest.Options{Revision: revision}, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				body, err := io.ReadAll(r.Body)
-				if err != nil {
-					t.Error(err)
-				}
-				r.Body = io.NopCloser(bytes.NewReader(body))
-				h.ServeHTTP(rw, r)
-				if bytes.Contains(body, []byte("tools/call")) {
-					<-answered // the stream ends only behind its answer
-					ended <- r.RemoteAddr
-				}
-			})
-		})
-		seen := make(map[string]bool)
-		const calls = 20
-		for range calls {
-			if r := w.call("echo", `{"v":1}`); r.Class != events.ClassOK {
-				t.Fatalf("%+v", r)
-			}
-			answered <- struct{}{}
-			seen[<-ended] = true
-		}
-		if len(seen) > calls/2 { // now and then a call finds none that is free yet
-			t.Errorf("%d connections for %d calls", len(seen), calls)
-		}
 	})
 }
 
