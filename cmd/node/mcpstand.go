@@ -144,7 +144,8 @@ func (s *standing) fits(r jetlog.Running) error {
 	if err := s.set.noNodeFlags(); err != nil {
 		return err
 	}
-	if vain := s.set.givenFlags(s.set.plainDoorFlags()); len(vain) > 0 {
+	ownDoor := func(name string) bool { return strings.HasPrefix(name, "mcp-") } // the one at the streams
+	if vain := s.set.givenFlags((*settings).doorFlags, ownDoor); len(vain) > 0 {
 		return exit.Misused(fmt.Errorf("%s: the node on %s has doors of its own", strings.Join(vain, ", "), s.set.Data), "leave that out, or give it to that node: sluice-node serve")
 	}
 	if r.More[nodehttp.Token] != "" && (s.told.approver != "" || s.set.from["mcp-approver"] == "flag") {
@@ -171,28 +172,4 @@ func waysOf(f, known *pflag.FlagSet) string {
 		fmt.Fprintf(&all, "%s=%q\n", flag.Name, value)
 	})
 	return lifecycle.Digest([]byte(all.String()))
-}
-
-// plainDoorFlags are the settings of a node's doors but those of the door at the streams.
-func (s *settings) plainDoorFlags() []string {
-	all := pflag.NewFlagSet("doors", pflag.ContinueOnError)
-	newSettings().doorFlags(all)
-	var out []string
-	all.VisitAll(func(f *pflag.Flag) {
-		if !strings.HasPrefix(f.Name, "mcp-") {
-			out = append(out, f.Name)
-		}
-	})
-	return out
-}
-
-// givenFlags are those of the settings that a flag has set.
-func (s *settings) givenFlags(names []string) []string {
-	var out []string
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if s.from[name] == "flag" {
-			out = append(out, "--"+name)
-		}
-	}
-	return out
 }

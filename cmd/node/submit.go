@@ -145,21 +145,14 @@ func (a *app) tellFresh(fresh bool) error {
 // noNodeFlags refuses flags that say how a node runs, where the node is another
 // process, which has settings of its own.
 func (s *settings) noNodeFlags() error {
-	all := pflag.NewFlagSet("node", pflag.ContinueOnError)
-	newSettings().nodeFlags(all)
-	var vain []string
-	all.VisitAll(func(f *pflag.Flag) {
-		switch f.Name {
+	vain := s.givenFlags((*settings).nodeFlags, func(name string) bool {
+		switch name {
 		case "workspace", "log-level", "log-format": // of the turn, and of this process
-			return
+			return true
 		case "replicas", "retention": // of streams that have to be made
-			if s.NATS != "" {
-				return
-			}
+			return s.NATS != ""
 		}
-		if s.from[f.Name] == "flag" {
-			vain = append(vain, "--"+f.Name)
-		}
+		return false
 	})
 	if len(vain) == 0 {
 		return nil
@@ -170,6 +163,20 @@ func (s *settings) noNodeFlags() error {
 	}
 	return exit.Misused(fmt.Errorf("%s: the turn is run by the node %s, which has settings of its own", strings.Join(vain, ", "), where),
 		"leave that out, or give it to that node: sluice-node serve")
+}
+
+// givenFlags are those of a group of settings that a flag has set, but for those that are
+// this process's own.
+func (s *settings) givenFlags(group func(*settings, *pflag.FlagSet), own func(name string) bool) []string {
+	all := pflag.NewFlagSet("group", pflag.ContinueOnError)
+	group(newSettings(), all)
+	var out []string
+	all.VisitAll(func(f *pflag.Flag) {
+		if s.from[f.Name] == "flag" && !own(f.Name) {
+			out = append(out, "--"+f.Name)
+		}
+	})
+	return out
 }
 
 // desk is a desk on the log, with a node in this process if that is asked for

@@ -116,36 +116,26 @@ func sedParts(s string, first func(string, byte) (string, bool)) (delim byte, re
 }
 
 // sedText is what stands behind a text that ends with a delimiter, on one line.
-func sedText(s string, delim byte) (rest string, ok bool) {
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			if i++; i < len(s) && s[i] == '\n' {
-				return s, false
-			}
-		case '\n':
-			return s, false
-		case delim:
-			return s[i+1:], true
-		}
-	}
-	return s, false
-}
+func sedText(s string, delim byte) (rest string, ok bool) { return behind(s, delim, false) }
 
 // sedExpression is what stands behind an expression that ends with a delimiter.
 // Implementations disagree on a delimiter in a bracket expression, so there may be none.
-func sedExpression(s string, delim byte) (rest string, ok bool) {
+func sedExpression(s string, delim byte) (rest string, ok bool) { return behind(s, delim, true) }
+
+// behind is what stands behind the delimiter that ends a line's text. brackets says that
+// there are bracket expressions in it.
+func behind(s string, delim byte, brackets bool) (rest string, ok bool) {
 	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
+		switch c := s[i]; {
+		case c == '\\':
 			if i++; i < len(s) && s[i] == '\n' {
 				return s, false
 			}
-		case '\n':
+		case c == '\n':
 			return s, false
-		case delim:
+		case c == delim:
 			return s[i+1:], true
-		case '[':
+		case c == '[' && brackets:
 			n := bracket(s[i:], delim)
 			if n == 0 {
 				return s, false
