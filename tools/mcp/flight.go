@@ -88,13 +88,6 @@ func (f *flight) lands(r *jsonrpc.Response) {
 	}
 }
 
-// landed says whether the answer has come.
-func (f *flight) landed() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.answer != nil
-}
-
 // abandon says that nobody waits any more. It returns the answer if there is one by now;
 // one that comes later goes to late, which may be nil.
 func (f *flight) abandon(late func(*jsonrpc.Response)) (r *jsonrpc.Response, sent bool) {

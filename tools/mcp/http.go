@@ -55,7 +55,6 @@ const (
 	dialWait      = 5 * time.Second
 	handshakeWait = 10 * time.Second
 	headerWait    = 20 * time.Second // for an answer's header, but to a call, which has its own deadline
-	drainWait     = time.Second      // for the end of a body whose message has come
 	maxHeader     = 64 << 10
 	maxErrorBody  = 64 << 10
 )
@@ -134,15 +133,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a.answers {
 		_ = w.tap.asks(-1)
 	}
-	asker := req.Context()
-	ctx, stop := context.WithCancelCause(context.WithoutCancel(asker))
-	unhook := context.AfterFunc(asker, func() {
-		if a.f.landed() { // what is left of the body is read: a connection that is cut off in it is lost
-			time.AfterFunc(drainWait, func() { stop(nil) })
-			return
-		}
-		stop(context.Cause(asker))
-	})
+	ctx, stop := context.WithCancelCause(req.Context())
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: a.f.leaves})
 	req = req.Clone(ctx)
 	for name, v := range w.headers {
@@ -160,17 +151,16 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := w.base.RoundTrip(req)
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
+		if cause := context.Cause(ctx); cause != nil && req.Context().Err() != nil {
 			err = cause
 		}
-		unhook()
 		stop(nil)
 		if req.Method == http.MethodGet && !a.wanted {
 			return plain(req, http.StatusMethodNotAllowed, ""), nil // no stream of notifications: see deaf
 		}
 		return nil, err
 	}
-	resp.Body = &released{ReadCloser: resp.Body, release: func() { unhook(); stop(nil) }}
+	resp.Body = &released{ReadCloser: resp.Body, release: func() { stop(nil) }}
 	return w.answered(req, resp, a), nil
 }
 

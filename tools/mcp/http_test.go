@@ -87,7 +87,7 @@ func TestHTTPCancelClosesTheStream(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ends, other := make(chan tools.Report, 1), make(chan tools.Report, 1)
-		go func() { ends <- w.callWithin(ctx, "held", `{}`) }()
+		go func() { ends <- w.callWithin(ctx, "late", `{"ms":2000}`) }() // one that answers a cancel may end the stream itself
 		go func() { other <- w.call("sleep", `{"ms":400}`) }()
 		until(t, "both calls are there", func() bool { return w.noted("call ") == 2 })
 		cancel()

@@ -95,15 +95,24 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, m *message) {
 			fmt.Fprintf(w, "data: %s\n\n", data)
 			f.Flush()
 		case <-r.Context().Done():
-			if m != nil && m.Method == "tools/call" {
-				s.note("closed %s", m.ID)
-			}
+			s.left(m)
 			return
 		case <-ended:
+			if r.Context().Err() != nil { // it has ended for that
+				s.left(m)
+				return
+			}
 			for len(out) > 0 {
 				fmt.Fprintf(w, "data: %s\n\n", <-out)
 			}
 			return
 		}
+	}
+}
+
+// left notes that the client has closed the stream of a call.
+func (s *Server) left(m *message) {
+	if m != nil && m.Method == "tools/call" {
+		s.note("closed %s", m.ID)
 	}
 }
