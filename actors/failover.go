@@ -88,6 +88,9 @@ func (n *Node) mourn(boot string, last here) {
 	if !last.Draining {
 		n.deaths.Add(1)
 	}
+	if err := n.freeDead(boot); err != nil && n.pull.Err() == nil {
+		n.log.Warn("not all that a dead node held for calls that have ended was given back: it ends by itself", "dead", boot, "err", err)
+	}
 	for range mournPasses {
 		err := m.look()
 		if err != nil && n.pull.Err() == nil {

@@ -544,7 +544,7 @@ func (a *lockActor) cell(ctx context.Context, how func(lifecycle.LockState, time
 			}
 			err = cells.Delete(ctx, bus.BucketLock, key, c.Revision)
 		} else {
-			rev, err = a.put(ctx, key, next.Shared(seen, ttl), c.Revision)
+			rev, err = a.n.putLocks(ctx, key, next.Shared(seen, ttl), c.Revision)
 		}
 		if errors.Is(err, bus.ErrConflict) {
 			continue
@@ -558,12 +558,13 @@ func (a *lockActor) cell(ctx context.Context, how func(lifecycle.LockState, time
 // marker of an expiry may land behind a newer value.
 const lockCellTTL = 24 * time.Hour
 
-func (a *lockActor) put(ctx context.Context, key string, s lifecycle.LockState, rev uint64) (uint64, error) {
+// putLocks writes a cell of locks.
+func (n *Node) putLocks(ctx context.Context, key string, s lifecycle.LockState, rev uint64) (uint64, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return 0, err
 	}
-	return a.n.cfg.Bus.Cells().Put(ctx, bus.BucketLock, key, b, rev, max(a.n.cfg.LockTTL, lockCellTTL))
+	return n.cfg.Bus.Cells().Put(ctx, bus.BucketLock, key, b, rev, max(n.cfg.LockTTL, lockCellTTL))
 }
 
 func (a *lockActor) stop() {

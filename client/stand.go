@@ -33,9 +33,10 @@ type LimitBucket struct {
 
 // LimitHolder is a call that has a slot.
 type LimitHolder struct {
-	Call  string    `json:"call"` // trace/turn/offset
-	Boot  string    `json:"boot"` // the node that runs it
-	Until time.Time `json:"until"`
+	Call  string    `json:"call"`  // trace/turn/offset
+	Boot  string    `json:"boot"`  // the node that runs it
+	Until time.Time `json:"until"` // its lease, by that node's clock
+	Over  bool      `json:"over"`  // it was not renewed: the slot is for whoever wants one next
 }
 
 // Limits are the node's limits and how they stand in the cluster, sorted by id.

@@ -42,7 +42,8 @@ type LimitBucket struct {
 type LimitHolder struct {
 	Call  string    `json:"call"` // trace/turn/offset
 	Boot  string    `json:"boot"`
-	Until time.Time `json:"until"` // its lease, by its node's clock
+	Until time.Time `json:"until"`          // its lease, by its node's clock
+	Over  bool      `json:"over,omitempty"` // it was not renewed, by the clock of who answers: the slot is for whoever wants one next
 }
 
 // maxLimitBuckets bounds the buckets of a rule that are shown.
@@ -72,7 +73,7 @@ func (d *Desk) Limits(ctx context.Context, l lifecycle.Limits) ([]Limit, error) 
 			return
 		}
 		if prefix == bus.SlotCells {
-			b.slots(c.Value)
+			b.slots(c.Value, now)
 			return
 		}
 		if i := slices.IndexFunc(rules, func(r lifecycle.LimitRule) bool { return r.ID == rule && r.Rate != lifecycle.Rate{} }); i >= 0 {
@@ -103,13 +104,13 @@ func (l *Limit) bucket(principal string) *LimitBucket {
 }
 
 // slots takes what the cell of slots says. One that cannot be read says nothing.
-func (b *LimitBucket) slots(value []byte) {
+func (b *LimitBucket) slots(value []byte, now time.Time) {
 	var s lifecycle.LockState
 	if json.Unmarshal(value, &s) != nil {
 		return
 	}
 	for _, h := range s.Holds {
-		b.Holders = append(b.Holders, LimitHolder{h.Call, h.Boot, h.Until})
+		b.Holders = append(b.Holders, LimitHolder{h.Call, h.Boot, h.Until, !now.Before(h.Until)})
 	}
 	b.Waiting = len(s.Waiting)
 }

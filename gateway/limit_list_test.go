@@ -34,7 +34,8 @@ func TestLimitsAreListed(t *testing.T) {
 	}
 	long := strings.Repeat("é", 100)
 	hold := lifecycle.Hold{Call: "t/u/0", Boot: "b", Slots: 2, Until: now.Add(time.Minute)}
-	put(bus.LimitCell(bus.SlotCells, "few", ""), lifecycle.LockState{Holds: []lifecycle.Hold{hold}, Waiting: []lifecycle.Hold{hold, hold}})
+	over := lifecycle.Hold{Call: "t/u/1", Boot: "dead", Slots: 2, Until: now}
+	put(bus.LimitCell(bus.SlotCells, "few", ""), lifecycle.LockState{Holds: []lifecycle.Hold{hold, over}, Waiting: []lifecycle.Hold{hold, hold}})
 	put(bus.LimitCell(bus.RateCells, "each", "bot 1"), lifecycle.RateState{Debt: 2 * int64(time.Hour), At: now})
 	put(bus.LimitCell(bus.RateCells, "each", "bot 0"), lifecycle.RateState{})
 	put(bus.LimitCell(bus.SlotCells, "gone", long), lifecycle.LockState{Holds: []lifecycle.Hold{hold}})
@@ -55,7 +56,7 @@ func TestLimitsAreListed(t *testing.T) {
 	got := string(b)
 	for _, want := range []string{
 		`{"id":"each","here":true,"principal":"bot*","each":true,"rate":"2/h","buckets":[{"principal":"bot 0","tokens":2},{"principal":"bot 1","tokens":0,"next":`,
-		`{"id":"few","here":true,"concurrency":2,"wait_ms":1000,"buckets":[{"holders":[{"call":"t/u/0","boot":"b","until":`, `"waiting":2}`,
+		`{"id":"few","here":true,"concurrency":2,"wait_ms":1000,"buckets":[{"holders":[{"call":"t/u/0","boot":"b","until":"` + hold.Until.Format(time.RFC3339Nano) + `"},{"call":"t/u/1","boot":"dead","until":"` + now.Format(time.RFC3339Nano) + `","over":true}],"waiting":2}`,
 		`{"id":"gone","here":false,"buckets":[{"principal":"sha256:`,
 		`{"id":"idle","here":true,"tool":"x","rate":"1/s","burst":7,"buckets":[]}`,
 	} {

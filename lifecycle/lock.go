@@ -73,12 +73,32 @@ func (l LockState) Free(now time.Time, call string) LockState {
 // FreeOn is Free for what the call has through one boot: an earlier owner gives
 // nothing of its successor's back.
 func (l LockState) FreeOn(now time.Time, call, boot string) LockState {
-	next := l.at(now)
-	same := func(x Hold) bool { return x.Call == call && x.Boot == boot }
-	next.Holds = slices.DeleteFunc(next.Holds, same)
-	next.Waiting = slices.DeleteFunc(next.Waiting, same)
-	return next
+	return l.at(now).Without(call, boot)
 }
+
+// CallsOf are the calls that hold the lock through a boot, or wait for it there.
+func (l LockState) CallsOf(boot string) []string {
+	var out []string
+	for _, h := range slices.Concat(l.Holds, l.Waiting) {
+		if h.Boot == boot && !slices.Contains(out, h.Call) {
+			out = append(out, h.Call)
+		}
+	}
+	return out
+}
+
+// Without is the state in which the call has nothing through that boot. Unlike FreeOn it
+// needs no clock, and judges nobody else's lease.
+func (l LockState) Without(call, boot string) LockState {
+	its := func(x Hold) bool { return x.Call == call && x.Boot == boot }
+	return LockState{
+		Holds:   slices.DeleteFunc(slices.Clone(l.Holds), its),
+		Waiting: slices.DeleteFunc(slices.Clone(l.Waiting), its),
+	}
+}
+
+// Unused says that nobody stands in the lock, not even with a lease that has ended.
+func (l LockState) Unused() bool { return len(l.Holds)+len(l.Waiting) == 0 }
 
 // Renew extends the hold of a call, also one that has run out while nobody else
 // wanted the lock. ok is false, and nothing changes, where the call's next owner
@@ -111,6 +131,5 @@ func (l LockState) Held(now time.Time, call, boot string) bool {
 
 // Empty says that nobody holds the lock or waits for it.
 func (l LockState) Empty(now time.Time) bool {
-	n := l.at(now)
-	return len(n.Holds)+len(n.Waiting) == 0
+	return l.at(now).Unused()
 }

@@ -87,7 +87,7 @@ func (a *app) tellLimits(list []gateway.Limit) error {
 			buckets = []gateway.LimitBucket{{}}
 		}
 		for _, b := range buckets {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", one.ID, limitOf(one, b), limitLets(one), len(b.Holders), b.Waiting, limitLeft(one, b))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", one.ID, limitOf(one, b), limitLets(one), limitRuns(b), b.Waiting, limitLeft(one, b))
 		}
 		if one.LeftOut > 0 {
 			fmt.Fprintf(w, "%s\tand %d more\t\t\t\t\n", one.ID, one.LeftOut)
@@ -105,10 +105,24 @@ func (a *app) tellHolders(list []gateway.Limit) {
 	for _, one := range list {
 		for _, b := range one.Buckets {
 			for _, h := range b.Holders {
-				a.print("%s: %s on %s, until %s\n", one.ID, show.Short(h.Call, 140), show.Short(h.Boot, 64), clock(h.Until))
+				until := "until " + clock(h.Until)
+				if h.Over {
+					until = "whose lease ended at " + clock(h.Until) + ": the slot is free for the next call"
+				}
+				a.print("%s: %s on %s, %s\n", one.ID, show.Short(h.Call, 140), show.Short(h.Boot, 64), until)
 			}
 		}
 	}
+}
+
+// limitRuns is how many have a slot of a bucket.
+func limitRuns(b gateway.LimitBucket) (n int) {
+	for _, h := range b.Holders {
+		if !h.Over {
+			n++
+		}
+	}
+	return n
 }
 
 // limitOf is whose calls a bucket counts.

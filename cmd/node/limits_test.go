@@ -8,8 +8,30 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
 )
+
+// TestALeaseThatIsOverDoesNotCount among those that run.
+func TestALeaseThatIsOverDoesNotCount(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	a := &app{out: &sink{w: &said}, set: newSettings()}
+	at := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	held := []gateway.LimitHolder{{Call: "a/b/0", Boot: "live", Until: at}, {Call: "a/b/1", Boot: "dead", Until: at, Over: true}}
+	if err := a.tellLimits([]gateway.Limit{{ID: "few", Here: true, Concurrency: 3, Buckets: []gateway.LimitBucket{{Holders: held, Waiting: 4}}}}); err != nil {
+		t.Fatal(err)
+	}
+	is := strings.Join(strings.Fields(said.String()), " ")
+	for _, want := range []string{
+		"few everybody 3 at once 1 4 -", "few: a/b/0 on live, until " + clock(at),
+		"few: a/b/1 on dead, whose lease ended at " + clock(at) + ": the slot is free for the next call",
+	} {
+		if !strings.Contains(is, want) {
+			t.Errorf("no %q in %s", want, is)
+		}
+	}
+}
 
 // TestLimitsThatDoNotLoadChangeNothing, and are refused whole.
 func TestLimitsThatDoNotLoadChangeNothing(t *testing.T) {

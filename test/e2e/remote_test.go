@@ -54,8 +54,16 @@ func (b *bench) has(name string, want bool) {
 func (b *bench) worker() *process {
 	b.t.Helper()
 	w := goWorker(b.t, b.url, "worker", b.file)
-	b.seats("sum", 1)
+	b.goTools()
 	return w
+}
+
+// goTools waits for all tools of a worker in Go: it brings them one by one.
+func (b *bench) goTools() {
+	b.t.Helper()
+	for _, tool := range []string{"sum", "ticks", "sized", "formal", "stamp", "stamp_blind", "stamp_keyed"} {
+		b.has(tool, true)
+	}
 }
 
 type seatView struct {
@@ -406,7 +414,7 @@ func TestRemoteWorkerHasItsOwnUser(t *testing.T) {
 	b := &bench{node: n, t: t, file: filepath.Join(p.work, "stamps.jsonl")}
 	b.url = strings.Replace(n.NATS, "nats://", "nats://w1:pw-w1@", 1)
 	w := goWorker(t, b.url, "w1", b.file)
-	b.seats("stamp", 1)
+	b.goTools()
 	b.run(turn{Trace: "own", Turn: "t", Calls: one("sum", args{"a": 1})}).Calls[0].is(t, "completed", "", "none")
 	b.url = strings.Replace(n.NATS, "nats://", "nats://w2:pw-w2@", 1)
 	s := b.stranger("x")
