@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/policy"
 	"github.com/sluice-run/sluice/policy/cedar"
 )
 
@@ -42,7 +43,7 @@ type asking struct {
 
 func (q *asking) flags(f *pflag.FlagSet) {
 	f.StringVar(&q.Mode, "mode", events.ModeWrite, "read_only or write")
-	f.BoolVar(&q.CanAsk, "can-ask", true, "somebody can be asked")
+	f.BoolVar(&q.CanAsk, "can-ask", true, "somebody can be asked, as a turn says that is submitted with --can-ask")
 	f.StringVar(&q.Principal.ID, "principal", "", "`id` of who acts; left out: local, or with --as its user")
 	f.StringVar(&q.Principal.Kind, "kind", "", "what acts: agent, person or service; left out: agent")
 	f.StringSliceVar(&q.Principal.Parents, "parents", nil, "`ids` of those for whom the principal acts, nearest first")
@@ -183,6 +184,9 @@ func (a *app) printExplained(x gateway.Explained) {
 	}
 	if x.Path != "" {
 		a.print("  path      %s\n", show.Short(x.Path, 300))
+	}
+	if x.Decision == policy.Ask {
+		a.print("  submit    with --can-ask, or \"can_ask\": true; the call of a turn that does not say so is denied\n")
 	}
 	for _, t := range x.Texts {
 		a.print("\n%s:%d\n", show.Short(t.File, 200), t.Line)
