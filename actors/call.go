@@ -269,23 +269,47 @@ func (n *Node) workspace(s *events.TurnSubmitted) string {
 	return n.cfg.Workspace
 }
 
-// probe asks the tool what became of an attempt whose owner was lost.
+// probePause is how long a probe waits that is made again.
+const probePause = time.Second
+
+// probe asks the tool what became of an attempt whose owner was lost. Where nobody can be
+// asked it is tried again for a while: a worker that went with the node comes back with it,
+// a moment later, and what is unknown now stays so.
 func (a *callActor) probe(ctx context.Context, o owe) found {
+	for began := a.n.cfg.Steady(); ; {
+		cmd := a.probeOnce(ctx, o)
+		if !cmd.Failed || o.asked.Fault != nil || a.n.cfg.Steady().Sub(began) >= a.n.cfg.Probing || !a.n.pause(ctx, probePause) {
+			return found{cmd: cmd}
+		}
+	}
+}
+
+func (a *callActor) probeOnce(ctx context.Context, o owe) lifecycle.Probed {
 	call := o.turn.Calls[a.key.Offset]
 	cmd := lifecycle.Probed{Call: a.key.Offset, Attempt: call.Attempt, Failed: true}
 	tool, known := a.n.cfg.Registry.Lookup(call.Tool)
-	if !known || tool.Probe == nil || o.asked.Fault != nil {
-		return found{cmd: cmd}
+	switch {
+	case !known:
+		cmd.Why = "the node that took it over has no such tool, so that nobody could ask it whether the effect happened"
+		return cmd
+	case tool.Probe == nil:
+		cmd.Why = "the tool as it is now cannot say whether the effect happened"
+		return cmd
+	case o.asked.Fault != nil:
+		cmd.Why = "its arguments are not in the store any more, so that nobody could ask the tool whether the effect happened"
+		return cmd
 	}
 	j := job{tool: tool, call: call, asked: o.asked, in: a.n.invocation(o, call, a.key), max: o.turn.Submitted.Limits.CallBytes}
 	f, ok := a.n.hands.ask(ctx, a.key, j)
-	if ok {
-		cmd.Failed, cmd.Found = false, f.Found
+	switch {
+	case !ok:
+		cmd.Why = "the tool was asked whether the effect happened, and could not say"
+	case f.Found:
+		cmd.Failed, cmd.Found, cmd.Result = false, true, f.Result
+	default:
+		cmd.Failed = false
 	}
-	if f.Found {
-		cmd.Result = f.Result
-	}
-	return found{cmd: cmd}
+	return cmd
 }
 
 // stop ends what only this actor waits for. What the hands run goes on.

@@ -44,10 +44,15 @@ type Config struct {
 	Approval  time.Duration // how long a person has to answer; 0 means 24 h
 	Breaker   lifecycle.BreakerConfig
 	Presence  time.Duration // TTL of the presence key; 0 means 3 s, negative: there is none, and only redelivery tells that a node has died
+	Probing   time.Duration // for how long a probe that cannot be made, or fails, is made again; 0 means 30 s, negative: once
 	LockTTL   time.Duration // of a lease; 0 means lifecycle.LockTTL
 	Sweep     time.Duration // between looks for turns that nobody has in mind; 0 means 10 s, negative none
 	Retention time.Duration // of the log; 0 means for ever. A turn that nobody has claimed by half of it is abandoned
 	Keys      time.Duration // how long an idempotency key is remembered; 0 means 30 days
+
+	// Setup is what the node tells others of the files that it goes by; nil: nothing. It is
+	// asked whenever somebody asks who this is, from many goroutines.
+	Setup func() bus.Setup
 
 	// Vault has the values of secrets; nil: calls with secrets end without being run.
 	Vault Vault

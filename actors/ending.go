@@ -49,10 +49,13 @@ func (h here) serves() []string {
 	return h.Placements
 }
 
-// departed says whether a boot has no presence and does not answer either.
+// departed says whether a boot has no presence, or has drained, and does not answer either.
 func (n *Node) departed(ctx context.Context, boot string) bool {
-	_, err := n.cfg.Bus.Cells().Get(ctx, bus.BucketPresence, boot)
-	if !errors.Is(err, bus.ErrNotFound) {
+	cell, err := n.cfg.Bus.Cells().Get(ctx, bus.BucketPresence, boot)
+	var h here
+	switch {
+	case err == nil && json.Unmarshal(cell.Value, &h) == nil && h.Draining:
+	case !errors.Is(err, bus.ErrNotFound):
 		return false
 	}
 	_, err = n.askOwner(boot, lifecycle.Turn{}.Key, 0)

@@ -83,11 +83,16 @@ func (h *hands) perform(key attemptKey, over *atomic.Bool, j job, to func(lifecy
 		defer h.under.done()
 		defer stop(nil)
 		var s lifecycle.Settle
-		if broke := guarded(func() { s = h.run(ctx, key, j) }); broke != nil {
+		var r tools.Report
+		if broke := guarded(func() { s, r = h.run(ctx, key, j) }); broke != nil {
 			h.n.log.Error("an attempt broke outside its tool", "call", key.call.String(), "attempt", key.attempt, "panic", broke)
 			s = broken(key)
 		}
-		j.end(s.Class)
+		said := s.Class
+		if r.Absent {
+			said = events.ClassCancelled // where there is nobody, nobody has failed
+		}
+		j.end(said)
 		h.mu.Lock()
 		w.done = &s
 		to := w.to
@@ -175,30 +180,31 @@ func (h *hands) running() int {
 }
 
 // run is the attempt itself, on its own goroutine: the barrier, the tool, the
-// limits, and a probe where the tool gave no answer.
-func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle {
+// limits, and a probe where the tool gave no answer. r is the tool's report; the zero
+// Report where it was not run.
+func (h *hands) run(ctx context.Context, key attemptKey, j job) (s lifecycle.Settle, r tools.Report) {
 	if j.call.Verdict.Tier != events.Readonly {
 		if err := h.n.cfg.Bus.Barrier().Wait(ctx); err != nil {
 			h.n.barrierFailed(ctx, err)
-			return h.notRun(key, err)
+			return h.notRun(key, err), r
 		}
 	}
 	if !h.n.locks.has(key.call, startLocks(j.call.Started)) {
-		s := h.notRun(key, errLeaseLost)
+		s = h.notRun(key, errLeaseLost)
 		s.Class, s.Result.Error.Code = events.ClassConflict, events.Conflict
-		return s
+		return s, r
 	}
 	j, fail := h.unseal(ctx, key, j)
 	if fail != nil {
-		s := h.notRun(key, errNotOpened)
+		s = h.notRun(key, errNotOpened)
 		s.Class, s.Result.Error = events.ClassInvalid, fail
-		return s
+		return s, r
 	}
-	r := h.n.cfg.Execute(ctx, discreet(j.tool, j.clean), j.in, tools.Options{
+	r = h.n.cfg.Execute(ctx, discreet(j.tool, j.clean), j.in, tools.Options{
 		Log: discreetLog(h.n.log, j.clean), Progress: j.note, Now: h.n.cfg.Now, Keep: h.keep(ctx, j.clean),
 		Late: func(r tools.Report) { j.late(h.settle(key, j, r)) },
 	})
-	s := h.asks(ctx, key, j, r, h.settle(key, j, r))
+	s = h.asks(ctx, key, j, r, h.settle(key, j, r))
 	if errors.Is(context.Cause(ctx), errLeaseLost) && !r.Answered {
 		s.Class = events.ClassConflict // nobody asked for its end, and the tool's other side is not to blame
 		s.Result.Error = &events.Error{Code: events.Conflict, Message: errLeaseLost.Error() + ", so it was ended"}
@@ -206,7 +212,7 @@ func (h *hands) run(ctx context.Context, key attemptKey, j job) lifecycle.Settle
 	if !r.Answered && j.tool.Probe != nil && j.call.Verdict.Tier != events.Readonly {
 		s.Found = h.probe(key, j)
 	}
-	return s
+	return s, r
 }
 
 // notRun is the answer of an attempt that never began.

@@ -48,6 +48,7 @@ type Node struct {
 
 	backstop time.Duration // of a turn that is parked for a key
 	me       present
+	unserved atomic.Int64 // turns that wait in placements that nobody serves, where this node sweeps
 	deaths   atomic.Int64 // of other nodes, as far as this one has noticed
 
 	mu       sync.Mutex
@@ -113,6 +114,7 @@ func (c Config) withDefaults() Config {
 	c.Sweep = cmp.Or(c.Sweep, 10*time.Second)
 	c.Keys = cmp.Or(c.Keys, 30*24*time.Hour)
 	c.LockTTL = cmp.Or(c.LockTTL, lifecycle.LockTTL)
+	c.Probing = cmp.Or(c.Probing, 30*time.Second)
 	if c.Execute == nil {
 		c.Execute = tools.Execute
 	}
@@ -312,6 +314,10 @@ func (n *Node) Running() (turns, attempts int) {
 	n.mu.Unlock()
 	return turns, n.hands.running()
 }
+
+// Unserved is how many turns nobody owns whose placement no node serves, as of the last
+// sweep; 0 on nodes that do not sweep, and where presence is switched off.
+func (n *Node) Unserved() int { return int(n.unserved.Load()) }
 
 // putBlob stores bytes, and tries again while the node lives.
 func (n *Node) putBlob(ctx context.Context, data []byte, media string) (events.BlobRef, error) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
-	"go.uber.org/goleak"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/memlog"
@@ -23,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, append(leaks.OfServers, leaks.OfActors)...)
+	leaks.Main(m, append(leaks.OfServers, leaks.OfActors)...)
 }
 
 // lax lets everything through: these tests are not about policy.
@@ -53,7 +52,7 @@ func testNode(t *testing.T, b bus.Bus, change func(*Config), list ...tools.Tool)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Bus: b, Registry: reg, Authorizer: lax{}, Boot: "b" + ulid.Make().String(), Workspace: t.TempDir(), Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	cfg := Config{Bus: b, Registry: reg, Authorizer: lax{}, Boot: "b" + ulid.Make().String(), Workspace: t.TempDir(), Probing: -1, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}
 	if change != nil {
 		change(&cfg)
 	}

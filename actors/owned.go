@@ -38,6 +38,9 @@ func (n *Node) about(w bus.Who) bus.Status {
 		AckWaitMS: n.ackWait().Milliseconds(), PresenceMS: max(0, c.Presence).Milliseconds(), KeysMS: c.Keys.Milliseconds(),
 		Failures: c.Breaker.Opens(), WindowMS: c.Breaker.Stays().Milliseconds(),
 	}
+	if c.Setup != nil {
+		s.Setup = c.Setup()
+	}
 	n.mu.Lock()
 	s.Turns, s.Draining = len(n.turns), n.draining
 	if w.Turns {
@@ -50,6 +53,13 @@ func (n *Node) about(w bus.Who) bus.Status {
 	s.Attempts = len(running)
 	if w.Turns {
 		s.Running = running
+	}
+	if w.Tools {
+		for _, t := range c.Registry.List() {
+			s.Tools = append(s.Tools, t.Name)
+		}
+		slices.Sort(s.Tools)
+		s.Tools = s.Tools[:min(len(s.Tools), bus.MaxStatusList)]
 	}
 	slices.Sort(s.InMemory)
 	slices.SortFunc(s.Running, func(a, b bus.Running) int {

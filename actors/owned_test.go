@@ -72,6 +72,7 @@ func TestANodeSaysWhoItIs(t *testing.T) {
 		c.Boot, c.Name, c.Version, c.Placements, c.Room, c.Drain = boot, "one", "v1", []string{"x", "default"}, 7, time.Millisecond
 		c.Heartbeat, c.Presence, c.Keys = 4*time.Second, 2*time.Second, time.Hour
 		c.Breaker = lifecycle.BreakerConfig{Failures: 9, Window: time.Minute}
+		c.Setup = func() bus.Setup { return bus.Setup{Policy: "v7", Limits: "none"} }
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	}, holds)
 	key := submit(t, b, events.TurnSubmitted{Calls: calls("holds", "holds")})
@@ -84,11 +85,11 @@ func TestANodeSaysWhoItIs(t *testing.T) {
 	}
 	want := bus.Status{
 		Boot: boot, Name: "one", Version: "v1", Placements: []string{"x", "default"}, Room: 7, Turns: 1, Attempts: 2,
-		AckWaitMS: 12_000, PresenceMS: 2_000, KeysMS: 3_600_000, Failures: 9, WindowMS: 60_000,
+		AckWaitMS: 12_000, PresenceMS: 2_000, KeysMS: 3_600_000, Failures: 9, WindowMS: 60_000, Setup: bus.Setup{Policy: "v7", Limits: "none"},
 	}
 	if s.Boot != want.Boot || s.Name != want.Name || s.Version != want.Version || !slices.Equal(s.Placements, want.Placements) || s.Room != want.Room ||
 		s.Turns != want.Turns || s.Attempts != want.Attempts || s.AckWaitMS != want.AckWaitMS || s.PresenceMS != want.PresenceMS ||
-		s.KeysMS != want.KeysMS || s.Failures != want.Failures || s.WindowMS != want.WindowMS || s.Draining {
+		s.KeysMS != want.KeysMS || s.Failures != want.Failures || s.WindowMS != want.WindowMS || s.Setup != want.Setup || s.Draining {
 		t.Errorf("it says %+v\nwant %+v", s, want)
 	}
 	if !slices.Equal(s.InMemory, []string{key.String()}) || !slices.Equal(s.Running, []bus.Running{{Call: key.Call(0).String(), Attempt: 1}, {Call: key.Call(1).String(), Attempt: 1}}) {

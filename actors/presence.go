@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -77,6 +78,22 @@ func (n *Node) presence() {
 			n.log.Warn("the node could not renew its presence: others may think it dead", "err", err)
 		}
 	})
+}
+
+// Writes returns nil where the log takes this node's writes, as far as its presence tells,
+// which it renews every third of Config.Presence: an error with the reason where that has
+// failed for that long. A log that has lost its quorum may go on answering reads. With
+// presence switched off nothing is known, and it is nil.
+func (n *Node) Writes() error {
+	if n.cfg.Presence < 0 {
+		return nil
+	}
+	n.me.mu.Lock()
+	defer n.me.mu.Unlock()
+	if since := n.cfg.Steady().Sub(n.me.ok); since >= n.cfg.Presence {
+		return fmt.Errorf("the log has taken no write of this node for %v", since.Round(time.Second))
+	}
+	return nil
 }
 
 // gone says whether a boot has no presence. Where nobody has one, nobody is known to

@@ -85,8 +85,9 @@ func (s *sweeper) mine(ctx context.Context) (bool, error) {
 		s.rev = cell.Revision
 		return true, nil
 	}
-	if at.Boot != "" && at.Boot != s.n.cfg.Boot && !s.n.departed(ctx, at.Boot) {
+	if at.Boot != "" && at.Boot != s.n.cfg.Boot && !s.n.drained(at.Boot) && !s.n.departed(ctx, at.Boot) {
 		s.open, s.found = nil, nil
+		s.n.unserved.Store(0)
 		return false, nil
 	}
 	from := events.Position{}
@@ -138,12 +139,15 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		return err
 	}
 	l := look{s: s, served: served, gone: make(map[string]bool), oldest: make(map[string]uint64)}
-	now := s.n.cfg.Now()
+	now, unserved := s.n.cfg.Now(), int64(0)
 	for _, key := range sortedTurns(s.open) {
 		g := s.open[key]
 		a, err := l.around(ctx, g, now)
 		if err != nil {
 			return err
+		}
+		if g.Owner == "" && !a.Served {
+			unserved++
 		}
 		remedy := lifecycle.Stranded(g, a)
 		f := s.found[key]
@@ -161,6 +165,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 			}
 		}
 	}
+	s.n.unserved.Store(unserved)
 	if s.idle() {
 		s.deaths = deaths
 	}

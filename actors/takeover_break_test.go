@@ -455,3 +455,70 @@ func TestAClaimOfTheSameNode(t *testing.T) {
 		t.Errorf("an irreversible call ran %d times", ran.Load())
 	}
 }
+
+// TestAProbeThatCannotBeMade says what stood in its way: no node has looked, and nothing is
+// told of what the tool finds.
+func TestAProbeThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		heir []tools.Tool
+		want string
+	}{
+		"no such tool": {nil, "has no such tool, so that nobody could ask it"},
+		"no probe any more": {
+			[]tools.Tool{testTool("charge", events.Irreversible, echo)}, "the tool as it is now cannot say",
+		},
+		"it cannot tell": {
+			[]tools.Tool{probed(testTool("charge", events.Irreversible, echo), tools.Finding{}, errors.New("the bank is closed"))}, "was asked whether the effect happened, and could not say",
+		},
+		"it finds nothing": {
+			[]tools.Tool{probed(testTool("charge", events.Irreversible, echo), tools.Finding{}, nil)}, "the tool finds no effect, and that does not prove",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := shortLog()
+			var ran atomic.Int64
+			_, kill := mortalNode(t, l, "dead", nil, probed(counting("charge", events.Irreversible, &ran, make(chan struct{})), tools.Finding{}, nil))
+			b := l.View("door")
+			key := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+			eventually(t, "the run", func() bool { return ran.Load() == 1 })
+			kill()
+			testNode(t, l.View("heir"), fast, c.heir...)
+			turn := ended(t, b, key)
+			wantLasts(t, turn, "unknown")
+			if got := turn.Calls[0].Outcome.Result.Error.Message; !strings.Contains(got, c.want) {
+				t.Errorf("it says %q", got)
+			}
+		})
+	}
+}
+
+// TestAProbeIsMadeAgain: the tool is back a moment after the node that takes its call over,
+// and what it says then counts.
+func TestAProbeIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	l := shortLog()
+	var ran, asked atomic.Int64
+	_, kill := mortalNode(t, l, "dead", nil, probed(counting("charge", events.Irreversible, &ran, make(chan struct{})), tools.Finding{}, nil))
+	b := l.View("door")
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("charge")})
+	eventually(t, "the run", func() bool { return ran.Load() == 1 })
+	kill()
+	back := testTool("charge", events.Irreversible, echo)
+	back.Probe = func(context.Context, tools.Invocation) (tools.Finding, error) {
+		if asked.Add(1) < 3 {
+			return tools.Finding{}, errors.New("nobody serves it yet")
+		}
+		return tools.Finding{Found: true, Result: events.Result{Status: events.Success, Text: events.Body{Text: "charged"}}}, nil
+	}
+	testNode(t, l.View("heir"), func(c *Config) { fast(c); c.Probing = time.Minute }, back)
+	wantLasts(t, ended(t, b, key), "completed")
+}
+
+// probed is a tool that can be asked what became of a call.
+func probed(t tools.Tool, f tools.Finding, err error) tools.Tool {
+	t.Probe = func(context.Context, tools.Invocation) (tools.Finding, error) { return f, err }
+	return t
+}

@@ -233,6 +233,34 @@ func TestBreakerOpensAndProbesOnce(t *testing.T) {
 	eventually(t, "the breaker to close", func() bool { return n.breaks.closed(own("svc")) })
 }
 
+// TestNobodyIsNoEvidence: where there is nobody who could run a tool, its circuit hears of
+// nothing, and who comes back is asked at once.
+func TestNobodyIsNoEvidence(t *testing.T) {
+	l := memlog.New(memlog.Config{})
+	var back atomic.Bool
+	tool := testTool("svc", events.Readonly, func(ctx context.Context, in tools.Invocation) (events.Result, error) {
+		if !back.Load() {
+			return events.Result{}, &tools.Error{Code: events.ExecutionError, Class: events.ClassUnavailable, Message: "nobody", Effects: events.EffectsNone, Absent: true}
+		}
+		return echo(ctx, in)
+	})
+	tool.Limits.Retries = 1
+	b := l.View("a")
+	n := testNode(t, b, nil, tool)
+	for range 3 {
+		turn := ended(t, b, submit(t, b, events.TurnSubmitted{Calls: calls("svc")}))
+		wantLasts(t, turn, "failed")
+		if turn.Calls[0].Attempt != 2 {
+			t.Errorf("%d attempts", turn.Calls[0].Attempt)
+		}
+	}
+	if v := n.breaks.get(own("svc")); v != (lifecycle.Breaker{}) {
+		t.Errorf("the circuit is %+v", v)
+	}
+	back.Store(true)
+	wantLasts(t, ended(t, b, submit(t, b, events.TurnSubmitted{Calls: calls("svc")})), "completed")
+}
+
 func TestTakeOverOfADeadNode(t *testing.T) {
 	l := memlog.New(memlog.Config{AckWait: 300 * time.Millisecond})
 	stuck, began := stuckTool("stuck", events.Readonly)

@@ -33,6 +33,7 @@ type Probed struct {
 	Found   bool
 	Result  events.Result // if Found
 	Failed  bool          // the probe itself failed: nobody can tell
+	Why     string        // if Failed: what stood in its way, as a clause; "" where that is not known
 }
 
 func (Settle) command() {}
@@ -143,6 +144,9 @@ func (d *decider) retry(call *Call, c Settle) {
 	})
 }
 
+// OwnerLost begins what is said of a call whose outcome a probe could not tell.
+const OwnerLost = "its owner was lost while it ran; "
+
 func (d *decider) probed(c Probed) error {
 	call := d.t.Call(c.Call)
 	if call == nil || call.Phase != PhaseProbing || call.Attempt != c.Attempt {
@@ -153,10 +157,12 @@ func (d *decider) probed(c Probed) error {
 	case c.Found:
 		o := d.outcome(call, events.ClassOK, events.EffectsDone, c.Result)
 		d.emit(c.Call, &events.Completed{Outcome: o})
+	case c.Failed && c.Why != "":
+		d.unknownAfterLoss(call, OwnerLost+c.Why)
 	case c.Failed || !(v.HonoursKey && v.Key != ""):
-		d.unknownAfterLoss(call, "its owner was lost while it ran; the tool finds no effect, and that does not prove that none is still on its way")
+		d.unknownAfterLoss(call, OwnerLost+"the tool finds no effect, and that does not prove that none is still on its way")
 	case d.over(call):
-		d.unknownAfterLoss(call, "its owner was lost while it ran; the tool finds no effect yet, and another attempt is not wanted any more")
+		d.unknownAfterLoss(call, OwnerLost+"the tool finds no effect yet, and another attempt is not wanted any more")
 	default:
 		d.emit(c.Call, &events.Retrying{Attempt: call.Attempt, Class: events.ClassLost, Until: d.env.Now.Truncate(time.Microsecond)})
 	}

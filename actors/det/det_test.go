@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/memlog"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 

@@ -20,6 +20,7 @@ import (
 func (a *app) compensate() *cobra.Command {
 	var by, reason string
 	var timeout time.Duration
+	var here bool
 	wait := true
 	cmd := &cobra.Command{
 		Use: "compensate TRACE/TURN/CALL", Short: "Undo what a completed call did, if its tool can", Args: command.Args(1, 1, "trace/turn/call"),
@@ -39,7 +40,7 @@ func (a *app) compensate() *cobra.Command {
 			case wait:
 				u.Wait = -1
 			}
-			return a.runCompensate(cmd.Context(), u)
+			return a.runCompensate(cmd.Context(), u, here)
 		},
 	}
 	f := cmd.Flags()
@@ -47,16 +48,17 @@ func (a *app) compensate() *cobra.Command {
 	f.StringVar(&reason, "reason", "", "a `sentence` for the record")
 	f.BoolVar(&wait, "wait", true, "wait for the end; otherwise say only that it is durable")
 	f.DurationVar(&timeout, "timeout", 0, "how long to wait; 0: until it ends")
+	hereFlag(f, &here)
 	a.set.nodeFlags(f)
 	return cmd
 }
 
-func (a *app) runCompensate(ctx context.Context, u gateway.Undo) error {
+func (a *app) runCompensate(ctx context.Context, u gateway.Undo, here bool) error {
 	log, err := a.set.quiet(a.err)
 	if err != nil {
 		return err
 	}
-	ses, err := a.set.open(ctx, log, false)
+	ses, err := a.openToRun(ctx, here || u.Wait == 0, false, log)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 // speaking is what the verb mcp is told beside the settings of a node.
 type speaking struct {
 	principal, trace, approver string
-	join                       bool
+	join, here                 bool
 }
 
 // mcp is the verb that an agent starts as its MCP server.
@@ -45,6 +45,7 @@ func (a *app) mcp() *cobra.Command {
 	f.StringVar(&sp.approver, "approver", "", "`person` who sits at the agent: what is said to a question there is their word.\n"+
 		"Left out: it is nobody's, and people answer with sluice-node inbox and approve")
 	f.BoolVar(&sp.join, "join", false, "only go through a node that runs, and wait for one: never run one here, which would have this command's policy")
+	hereFlag(f, &sp.here)
 	a.set.nodeFlags(f)
 	a.set.doorFlags(f)
 	return cmd

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -104,7 +102,9 @@ func (s *standing) found(ctx context.Context) (bool, error) {
 		case found && seen.IsZero():
 			seen = time.Now()
 		case !found && !s.waits:
-			return false, nil
+			if err := s.mayRun(); err != nil || !s.waits {
+				return false, err
+			}
 		case !found:
 			seen = time.Time{}
 		}
@@ -114,6 +114,20 @@ func (s *standing) found(ctx context.Context) (bool, error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// mayRun notes where no node may run here: one that was started on the directory in its own
+// right was held to something else. Calls name their workspace, so that it need not be the same.
+func (s *standing) mayRun() error {
+	unlike, err := s.set.standsIn()
+	unlike = slices.DeleteFunc(unlike, func(name string) bool { return name == "workspace" })
+	if err != nil || len(unlike) == 0 || s.told.here {
+		return err
+	}
+	s.waits = true
+	s.log.Warn("no node runs on the data directory, and the one that did had other settings: calls wait for it; start it, or give this command its settings, or --here",
+		"data", s.set.Data, "settings", strings.Join(unlike, ", "))
+	return nil
 }
 
 // Verbs that run a node, as they tell others.
@@ -126,14 +140,14 @@ const (
 // Names of what a node tells others of itself.
 const (
 	toldVerb = "verb"
-	toldWays = "settings" // see settings.ways
+	toldWays = "settings" // see alikeOf
 )
 
 // fits says whether this door may stand behind a node, and notes whether another one may
 // run here once that one has gone.
 func (s *standing) fits(r jetlog.Running) error {
 	verb := r.More[toldVerb]
-	if verb == verbMCP && r.More[toldWays] != s.set.ways {
+	if verb == verbMCP && r.More[toldWays] != s.set.alike {
 		return exit.Misused(fmt.Errorf("the node on %s runs in another agent's sluice-node mcp, which was started with other settings", s.set.Data),
 			"give both the same settings, or run sluice-node serve with them, and mcp with none")
 	}
@@ -155,21 +169,16 @@ func (s *standing) fits(r jetlog.Running) error {
 	return nil
 }
 
-// waysOf is a digest of the settings by which a node would run: of two that are alike, one
-// may take the other's place. What is each process's own, or each turn's, is no part of it.
-func waysOf(f, known *pflag.FlagSet) string {
+// alikeOf is a digest of the settings by which a node would run and answer at its doors: of
+// two that are alike, one may take the other's place behind an agent. What is each
+// process's own, or each turn's, is no part of it.
+func alikeOf(f, known *pflag.FlagSet) string {
 	var all strings.Builder
 	f.VisitAll(func(flag *pflag.Flag) {
 		if known.Lookup(flag.Name) == nil || slices.Contains([]string{"data", "http", "workspace", "log-level", "log-format", "config"}, flag.Name) {
 			return
 		}
-		value := flag.Value.String()
-		if abs, err := filepath.Abs(value); err == nil && value != "" {
-			if _, err := os.Stat(abs); err == nil { // a place, named from where the command was started
-				value = abs
-			}
-		}
-		fmt.Fprintf(&all, "%s=%q\n", flag.Name, value)
+		fmt.Fprintf(&all, "%s=%q\n", flag.Name, placed(flag.Value.String()))
 	})
 	return lifecycle.Digest([]byte(all.String()))
 }

@@ -1,15 +1,24 @@
 package main
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/sluice-run/sluice/tools/remote"
+)
 
 // ownFiles are the absolute paths of what belongs to the node and to nobody's turn: its
-// log, its read store, its keys, and the files that say who may come in. Tools open
-// none of them, and commands in a sandbox do not see them.
+// log, its read store, its keys and certificates, and the files that say how it is set, who
+// may come in and whom it trusts. Tools open none of them, and commands in a sandbox do not
+// see them.
 func (s *settings) ownFiles() []string {
 	files := []string{
-		s.secret.keys, s.EncryptKey, s.entry.auth, s.entry.key, s.bus.users, s.bus.key, s.hook.secret, s.spans.headers, s.spans.key,
-		s.policy, s.principals, s.servers.file, s.limit.file,
-		s.Creds, s.NKey, s.Key,
+		s.file, s.secret.keys, s.EncryptKey, s.hook.secret, s.policy, s.principals, s.servers.file, s.limit.file,
+		s.entry.auth, s.entry.cert, s.entry.key, s.entry.clientCA, s.bus.users, s.bus.cert, s.bus.key,
+		s.spans.headers, s.spans.ca, s.spans.cert, s.spans.key, s.Creds, s.NKey, s.CA, s.Cert, s.Key,
+	}
+	if s.remote.tiers != string(remote.Declare) {
+		files = append(files, s.remote.tiers)
 	}
 	if s.NATS == "" {
 		files = append(files, s.ownData()...)
@@ -19,12 +28,17 @@ func (s *settings) ownFiles() []string {
 	}
 	var out []string
 	for _, file := range files {
-		if file != "" {
+		machines := func(dir string) bool { return inside(absOr(file), dir) }
+		if file != "" && !slices.ContainsFunc(machineTrust, machines) {
 			out = append(out, absOr(file))
 		}
 	}
 	return out
 }
+
+// machineTrust is where the machine keeps whom it trusts: a setting may name it, and commands
+// that use TLS need it.
+var machineTrust = []string{"/etc/ssl", "/etc/pki", "/usr"}
 
 // ownData is the data directory, or what there is of the node's own in it where the
 // workspace lies inside: that is no good place for one, and a turn runs there all the same.
@@ -43,7 +57,7 @@ func (s *settings) ownData() []string {
 // dataFiles are what a node keeps in its data directory.
 var dataFiles = []string{
 	"jetstream", "sluice.json", "sluice.lock", "sluice.run", "sluice.encrypted", "secrets.key", "readstore", "policy-reload", "fixtures-ledger.jsonl",
-	remoteFile, remoteFile + ".new",
+	remoteFile, remoteFile + ".new", keptFile, keptFile + ".new",
 }
 
 func absOr(dir string) string {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -77,9 +76,5 @@ func keepTools(path string, list []remote.Known) error {
 	if err != nil {
 		return err
 	}
-	next := path + ".new"
-	if err := os.WriteFile(next, body, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	return replaceFile(path, body)
 }

@@ -127,7 +127,11 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 		return nil, err
 	}
 	s.warn(log)
+	s.warnLog(ses, log)
 	if err := s.dropClearStore(log); err != nil {
+		return nil, errors.Join(err, ses.Close())
+	}
+	if err := s.keepWays(); err != nil {
 		return nil, errors.Join(err, ses.Close())
 	}
 	n, err := s.startNode(ctx, ses, log)
@@ -145,7 +149,10 @@ func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logge
 	if err := out.startOTLP(ctx, spans); err != nil {
 		return nil, errors.Join(err, out.close(ctx))
 	}
-	out.wg.Go(func() { s.lookAround(own, n.desk, log) })
+	out.wg.Go(func() {
+		s.lookAround(own, n, log)
+		n.watchAlike(own, log)
+	})
 	out.store = s.startStore(ctx, n, log)
 	if d != nil {
 		out.door, out.address = d, d.address()
@@ -203,7 +210,7 @@ func (s *serving) ready(context.Context) error {
 	if s.leaving.Load() {
 		return errors.New("it is draining")
 	}
-	return nil
+	return s.node.actors.Writes()
 }
 
 // warn says what is risky about the settings.
@@ -323,6 +330,8 @@ func (a *app) greet(s *serving) error {
 		NATS       string   `json:"nats,omitempty"`
 		Data       string   `json:"data,omitempty"`
 		Sync       string   `json:"sync"`
+		Retention  string   `json:"retention"` // of the log, as it is in force
+		Replicas   int      `json:"replicas"`
 		Boot       string   `json:"boot"`
 		Workspace  string   `json:"workspace"`
 		Placements []string `json:"placements"`
@@ -335,7 +344,7 @@ func (a *app) greet(s *serving) error {
 	}
 	g := greeting{
 		Event: "ready", HTTP: s.address, Sync: s.ses.Bus.Barrier().Mode(), Boot: s.node.boot, Workspace: workspace,
-		Placements: a.set.placements, Generation: s.ses.Bus.Generation(), Version: command.Version(),
+		Retention: keptFor(s.ses.Bus.Retention()), Replicas: s.ses.Bus.Replicas(), Placements: a.set.placements, Generation: s.ses.Bus.Generation(), Version: command.Version(),
 	}
 	switch {
 	case a.set.NATS != "":
@@ -354,7 +363,11 @@ func (a *app) greet(s *serving) error {
 	if s.door != nil {
 		g.HTTP = s.door.shown()
 	}
-	for _, line := range [][2]string{{"http", g.HTTP}, {"nats", g.NATS}, {"data", g.Data}, {"workspace", g.Workspace}, {"sync", g.Sync}} {
+	keeps := ""
+	if a.set.NATS != "" {
+		keeps = fmt.Sprintf("kept %s, replicas: %d", g.Retention, g.Replicas)
+	}
+	for _, line := range [][2]string{{"http", g.HTTP}, {"nats", g.NATS}, {"data", g.Data}, {"workspace", g.Workspace}, {"sync", g.Sync}, {"log", keeps}} {
 		if line[1] != "" {
 			a.print("%-9s %s\n", line[0], line[1])
 		}

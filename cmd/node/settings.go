@@ -1,23 +1,24 @@
 package main
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
 
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/session"
-	"github.com/sluice-run/sluice/cmd/internal/show"
+	"github.com/sluice-run/sluice/events/near"
 	"github.com/sluice-run/sluice/tools/shell"
 )
 
@@ -31,6 +32,7 @@ type settings struct {
 	http, listen, token, sync, workspace, principals, policy, name string
 	hosts, placements                                              []string
 	room, replicas, breakerFailures                                int
+	changeRetention                                                bool
 	drain, approval, breakerWindow, retention                      time.Duration
 	ackWait, keyRetention                                          time.Duration
 	presence                                                       spanOrOff
@@ -56,15 +58,17 @@ type settings struct {
 
 	inForce  string            // version of the policy of the node that runs on --data, where that one counts
 	from     map[string]string // where a setting's value comes from
+	unfit    map[string]string // what is wrong with one that stands somewhere
 	patience time.Duration     // see nextNode
 	verb     string            // that runs a node; "": serve
-	ways     string            // see waysOf
+	ways     ways              // by which a node of this command would run turns
+	alike    string            // see alikeOf
 }
 
 func newSettings() *settings {
 	return &settings{
 		Place: session.Place{Hint: "start that server, or name another with --nats; without --nats the log is embedded"},
-		from:  make(map[string]string), patience: nextNode,
+		from:  make(map[string]string), unfit: make(map[string]string), patience: nextNode,
 	}
 }
 
@@ -83,7 +87,9 @@ func (s *settings) nodeFlags(f *pflag.FlagSet) {
 		"Left out: any free loopback port, with a token that only this user can read")
 	f.StringVar(&s.token, "nats-token", "", "`token` that NATS clients of the embedded log must give")
 	f.IntVar(&s.replicas, "replicas", 1, "replicas of each stream that has to be made on --nats")
-	f.DurationVar(&s.retention, "retention", 0, "how long the log keeps an event; 0: for ever")
+	f.DurationVar(&s.retention, "retention", 0, "how long the log keeps an event; 0: for ever, or as a log does that is there. A log on --nats that keeps less stays so,\n"+
+		"and one that keeps more is not opened: see --change-retention")
+	f.BoolVar(&s.changeRetention, "change-retention", false, "put --retention into force for a log that is there, and remove what is older; also 0, for ever")
 	f.StringSliceVar(&s.placements, "placements", []string{"default"}, "`placements` whose turns this node runs")
 	f.IntVar(&s.room, "room", 512, "turns at once")
 	f.DurationVar(&s.drain, "drain", 10*time.Second, "how long running attempts may take to end at a stop")
@@ -141,23 +147,19 @@ func allSettings() *pflag.FlagSet {
 }
 
 // complete fills what no flag has set from the environment, else from the file.
-// A place that a flag names wins over one that the others name.
+// A place that a flag names wins over one that the others name. With an error whatever
+// could be read is filled all the same, for the verb that shows it.
 func (s *settings) complete(f *pflag.FlagSet) error {
 	if err := session.OnePlace(f); err != nil {
 		return err
 	}
 	known := allSettings()
-	if err := checkEnv(os.Environ(), known); err != nil {
-		return err
-	}
+	errs := []error{checkEnv(os.Environ(), known)}
 	if env := os.Getenv(session.EnvName("config")); s.file == "" && env != "" {
 		s.file = env
 	}
 	file, err := readSettings(s.file, known)
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs = append(errs, err)
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := flag.Name
 		switch env, inEnv := os.LookupEnv(session.EnvName(name)); {
@@ -166,20 +168,21 @@ func (s *settings) complete(f *pflag.FlagSet) error {
 			s.from[name] = "flag"
 		case name == "nats" && f.Changed("data"):
 		case inEnv:
-			s.from[name] = session.EnvName(name)
-			errs = append(errs, fill(flag, []string{env}, session.EnvName(name)))
+			errs = append(errs, s.fill(flag, []string{env}, session.EnvName(name), session.EnvName(name)))
 		case file[name] != nil:
-			s.from[name] = s.file
-			errs = append(errs, fill(flag, file[name], s.file+": "+name))
+			errs = append(errs, s.fill(flag, file[name], s.file, s.file+": "+name))
 		}
 	})
-	if f.Lookup("ack-wait") != nil && len(errs) == 0 {
-		errs = s.bounds()
+	if errors.Join(errs...) == nil {
+		errs = append(errs, outside(f)...)
+	}
+	if f.Lookup("ack-wait") != nil && errors.Join(errs...) == nil {
+		errs = append(errs, s.bounds()...)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return exit.Misused(err, "sluice-node config shows the settings and where they come from")
+		return exit.Misused(err, cmp.Or(exit.Hint(err), "sluice-node config shows the settings and where they come from"))
 	}
-	s.ways = waysOf(f, known)
+	s.ways, s.alike = waysOf(f), alikeOf(f, known)
 	return nil
 }
 
@@ -189,23 +192,15 @@ var notSettings = []string{"SLUICE_TEST_", shell.Marker}
 
 // checkEnv refuses variables that look like settings and are none.
 func checkEnv(environ []string, known *pflag.FlagSet) error {
-	names := &cobra.Command{SuggestionsMinimumDistance: 3} // it knows which names are near
-	known.VisitAll(func(f *pflag.Flag) {
-		names.AddCommand(&cobra.Command{Use: session.EnvName(f.Name), Run: func(*cobra.Command, []string) {}})
-	})
+	var names []string
+	known.VisitAll(func(f *pflag.Flag) { names = append(names, session.EnvName(f.Name)) })
 	var unknown []error
 	for _, v := range environ {
 		name, value, _ := strings.Cut(v, "=")
 		none := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-		if !strings.HasPrefix(name, "SLUICE_") || value == "" || slices.ContainsFunc(notSettings, none) ||
-			slices.ContainsFunc(names.Commands(), func(c *cobra.Command) bool { return c.Use == name }) {
-			continue
+		if strings.HasPrefix(name, "SLUICE_") && value != "" && !slices.ContainsFunc(notSettings, none) && !slices.Contains(names, name) {
+			unknown = append(unknown, noSetting(name, name, names))
 		}
-		err := fmt.Errorf("there is no setting %s", name)
-		if near := names.SuggestionsFor(name); len(near) > 0 {
-			err = fmt.Errorf("%w: is %s meant?", err, strings.Join(near, " or "))
-		}
-		unknown = append(unknown, err)
 	}
 	if len(unknown) == 0 {
 		return nil
@@ -213,26 +208,38 @@ func checkEnv(environ []string, known *pflag.FlagSet) error {
 	return exit.Misused(errors.Join(unknown...), "mend the name, or unset it; sluice-node config prints all settings")
 }
 
-// fill sets a flag from elsewhere.
-func fill(flag *pflag.Flag, values []string, where string) error {
+// noSetting is the error of a name that no setting has. It is shown as it was written.
+func noSetting(shown, name string, known []string) error {
+	if like := near.Word(name, known); like != "" {
+		return fmt.Errorf("there is no setting %s: is %s meant?", shown, like)
+	}
+	return fmt.Errorf("there is no setting %s", shown)
+}
+
+// fill sets a flag from elsewhere. where is said of what is wrong with it.
+func (s *settings) fill(flag *pflag.Flag, values []string, from, where string) error {
+	s.from[flag.Name] = from
 	var err error
 	if list, ok := flag.Value.(pflag.SliceValue); ok && len(values) != 1 {
 		err = list.Replace(values)
 	} else if len(values) != 1 {
 		err = errors.New("want one value, not a list")
-	} else {
-		err = flag.Value.Set(values[0])
+	} else if err = flag.Value.Set(values[0]); err != nil {
+		err = command.Unfit(flag, values[0], err)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", where, err)
+		err = fmt.Errorf("%s: %w", where, err)
+		s.unfit[flag.Name] = err.Error()
+		_ = flag.Value.Set(flag.DefValue) // a flag may have taken part of it
 	}
-	return nil
+	return err
 }
 
 // maxSettings is the size in bytes of the largest configuration file.
 const maxSettings = 1 << 20
 
-// readSettings reads a file of settings: each name with its values.
+// readSettings reads a file of settings: each name with its values. With an error, those
+// that could be read are there.
 func readSettings(path string, known *pflag.FlagSet) (map[string][]string, error) {
 	if path == "" {
 		return nil, nil
@@ -245,16 +252,22 @@ func readSettings(path string, known *pflag.FlagSet) (map[string][]string, error
 	if err := yaml.Unmarshal(body, &raw); err != nil {
 		return nil, exit.Misused(fmt.Errorf("configuration %s: %w", path, err), "write one name and value a line, for example: workspace: /srv/work")
 	}
-	out := make(map[string][]string)
-	for name, v := range raw {
+	var names []string
+	known.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	out, wrong, hint := make(map[string][]string), []error(nil), ""
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		if known.Lookup(name) == nil || name == "config" {
-			return nil, exit.Misused(fmt.Errorf("configuration %s: there is no setting %q", path, name), "sluice-node config prints all settings")
+			wrong, hint = append(wrong, fmt.Errorf("configuration %s: %w", path, noSetting(strconv.Quote(name), name, names))), "sluice-node config prints all settings"
+			continue
 		}
-		if out[name], err = scalars(v); err != nil {
-			return nil, exit.Misused(fmt.Errorf("configuration %s: %s: %w", path, name, err), "write a value, or a list of them")
+		if out[name], err = scalars(raw[name]); err != nil {
+			wrong, hint = append(wrong, fmt.Errorf("configuration %s: %s: %w", path, name, err)), "write a value, or a list of them"
 		}
 	}
-	return out, nil
+	if len(wrong) == 0 {
+		return out, nil
+	}
+	return out, exit.Misused(errors.Join(wrong...), hint)
 }
 
 // scalars are the values of a YAML node, as flags read them.
@@ -290,83 +303,4 @@ func readSmall(path string, limit int64) ([]byte, error) {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%d bytes, at most %d", info.Size(), limit)}
 	}
 	return os.ReadFile(path)
-}
-
-// config is the verb that prints the settings in force.
-func (a *app) config() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "config", Short: "Print the settings that serve would use, and where each comes from", Args: command.Args(0, 0, "none"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			type setting struct {
-				Name  string `json:"name"`
-				Value any    `json:"value"`
-				From  string `json:"from"`
-			}
-			var list []setting
-			known := allSettings()
-			cmd.Flags().VisitAll(func(f *pflag.Flag) {
-				if known.Lookup(f.Name) == nil || f.Name == "config" {
-					return
-				}
-				from := a.set.from[f.Name]
-				if from == "" {
-					from = "default"
-				}
-				list = append(list, setting{f.Name, plainValue(f), from})
-			})
-			slices.SortFunc(list, func(x, y setting) int { return strings.Compare(x.Name, y.Name) })
-			if a.json {
-				return a.printJSON(map[string]any{"settings": list})
-			}
-			for _, s := range list {
-				line, err := settingLine(s.Name, s.Value)
-				if err != nil {
-					return err
-				}
-				a.print("%s # %s\n", line, show.Short(s.From, 300))
-			}
-			return nil
-		},
-	}
-	a.set.nodeFlags(cmd.Flags())
-	a.set.doorFlags(cmd.Flags())
-	return cmd
-}
-
-// settingLine is a setting as --config reads it. A secret is a comment.
-func settingLine(name string, v any) (string, error) {
-	if name == "nats-token" && v == secretSet {
-		return "# nats-token: " + secretSet, nil
-	}
-	line, err := yaml.Marshal(map[string]any{name: v})
-	text := strings.TrimSpace(string(line))
-	if _, list := v.([]string); err == nil && (list || strings.Contains(text, "\n")) {
-		line, err = json.Marshal(v) // YAML, too, and always one line
-		text = name + ": " + string(line)
-	}
-	return text, err
-}
-
-// secretSet stands for a secret that is there.
-const secretSet = "(set)"
-
-// plainValue is a flag's value as YAML shows it. A secret is not shown.
-func plainValue(f *pflag.Flag) any {
-	switch v := f.Value.(type) {
-	case pflag.SliceValue:
-		return append([]string{}, v.GetSlice()...) // not nil: that would be no value
-	default:
-		if f.Name == "nats-token" && v.String() != "" {
-			return secretSet
-		}
-		switch v.Type() {
-		case "bool":
-			return v.String() == "true"
-		case "int":
-			var n int
-			_, _ = fmt.Sscan(v.String(), &n) // it is one
-			return n
-		}
-		return v.String()
-	}
 }

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +38,7 @@ type submission struct {
 	principal string
 	wait      bool
 	timeout   time.Duration
+	here      bool
 	progress  bool
 	fromStream
 }
@@ -69,6 +72,7 @@ func (a *app) submit() *cobra.Command {
 	f.DurationVar(&sub.timeout, "timeout", 0, "how long to wait; 0: until it ends")
 	f.BoolVar(&sub.progress, "progress", isTerminal(a.err), "print what happens, on standard error")
 	sub.streamFlags(f)
+	hereFlag(f, &sub.here)
 	a.set.nodeFlags(f)
 	return cmd
 }
@@ -94,7 +98,7 @@ func (a *app) runSubmit(ctx context.Context, sub *submission, from string) error
 		}
 	}
 	fresh := a.set.NATS == "" && !session.HoldsLog(a.set.Data)
-	ses, err := a.set.open(ctx, log, true)
+	ses, err := a.openToRun(ctx, sub.here || !sub.wait, true, log)
 	if err != nil {
 		return err
 	}
@@ -103,8 +107,10 @@ func (a *app) runSubmit(ctx context.Context, sub *submission, from string) error
 			return errors.Join(err, ses.Close())
 		}
 	}
-	if err := a.tellFresh(fresh && ses.Server != nil); err != nil {
-		return errors.Join(err, ses.Close())
+	if ses.Server != nil && sub.wait {
+		if order.Turn.Workspace, err = a.tellHere(fresh); err != nil {
+			return errors.Join(err, ses.Close())
+		}
 	}
 	w := &waiting{app: a, sub: sub, order: order} // its ids are made here: where the node goes meanwhile, the same is submitted again
 	w.order.Key.Trace = cmp.Or(order.Key.Trace, ulid.Make().String())
@@ -124,6 +130,20 @@ func (a *app) runSubmit(ctx context.Context, sub *submission, from string) error
 		return w.notEnded(w.order.Key, fmt.Errorf("stopped waiting for turn %s", w.order.Key))
 	}
 	return err
+}
+
+// tellHere says that this process runs the turn, and returns where. The turn names that
+// place itself: should another process go on with it, it may stand elsewhere.
+func (a *app) tellHere(fresh bool) (string, error) {
+	workspace, err := a.set.directory()
+	if err != nil {
+		return "", err
+	}
+	if fresh {
+		return workspace, a.tellFresh(true)
+	}
+	a.note("%s: no node runs on %s: the turn is run by this process, in %s", name, show.Short(a.set.Data, 1000), show.Short(workspace, 1000))
+	return workspace, nil
 }
 
 // tellFresh says where a log is made, and where calls run, before the first one does.
@@ -261,7 +281,23 @@ func (a *app) read(from string) ([]byte, error) {
 }
 
 func (a *app) printTicket(t gateway.Ticket) error {
-	return a.say(map[string]any{"trace": t.Key.Trace, "turn": t.Key.Turn, "attached": t.Attached}, "%s\n", t.Key)
+	out := map[string]any{"trace": t.Key.Trace, "turn": t.Key.Turn, "attached": t.Attached}
+	if len(t.NotTaken) > 0 {
+		out["not_taken"] = t.NotTaken
+	}
+	if !a.json {
+		a.note("%s: the same command with --trace %s --turn %s, without --wait=false, waits for its end and prints the messages; sluice-node cancel %s asks for its end",
+			name, t.Key.Trace, t.Key.Turn, t.Key)
+	}
+	return a.say(out, "%s\n", t.Key)
+}
+
+// tellNotTaken says which settings of a submission that attached the turn does not have, as
+// soon as it is known: the turn may not end.
+func (a *app) tellNotTaken(t gateway.Ticket) {
+	for _, field := range slices.Sorted(maps.Keys(t.NotTaken)) {
+		a.note("%s: turn %s was there already, and keeps its own %s: %s", name, t.Key, field, show.Short(fmt.Sprint(t.NotTaken[field]), 300))
+	}
 }
 
 func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
@@ -270,10 +306,11 @@ func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
 			Trace    string            `json:"trace"`
 			Turn     string            `json:"turn"`
 			Attached bool              `json:"attached"`
+			NotTaken map[string]any    `json:"not_taken,omitempty"`
 			Format   codec.Format      `json:"format"`
 			Messages []json.RawMessage `json:"messages"`
 			Asked    json.RawMessage   `json:"assistant,omitempty"`
-		}{t.Key.Trace, t.Key.Turn, t.Attached, m.Format, m.Answered, withIDs(m)})
+		}{t.Key.Trace, t.Key.Turn, t.Attached, t.NotTaken, m.Format, m.Answered, withIDs(m)})
 	}
 	if m.Renamed {
 		a.note("%s: ids of calls were missing or repeated, so that these messages name others: --json also gives the model's message that has them", name)
@@ -310,5 +347,5 @@ func me(name string) events.Principal {
 			name = filepath.Base(u.Username)
 		}
 	}
-	return events.Principal{ID: cmp.Or(name, os.Getenv("USER"), "operator"), Kind: "person"}
+	return events.Principal{ID: cmp.Or(name, os.Getenv("USER"), "operator"), Kind: "person", Via: events.ViaCommand}
 }

@@ -2,6 +2,7 @@ package again
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-run/sluice/events"
@@ -222,6 +223,11 @@ func probed(e entry, c *lifecycle.Call) []candidate {
 	}
 	failed := p
 	failed.Failed = true
+	if v, ok := e.Event.(*events.Unknown); ok && v.Result.Error != nil { // what stood in its way is the node's word
+		if why, ok := strings.CutPrefix(v.Result.Error.Message, lifecycle.OwnerLost); ok {
+			failed.Why = why
+		}
+	}
 	lost := always(failed)
 	lost.assumes = probeFailed
 	return []candidate{always(p), lost}

@@ -3,11 +3,9 @@ package again_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/test/leaks"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, append(leaks.OfServers, leaks.OfActors)...)
+	leaks.Main(m, append(leaks.OfServers, leaks.OfActors)...)
 }
