@@ -2,9 +2,9 @@ package policy
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/policy/shell"
 )
 
 // AllowGate says whether a tool may be called at all: it must be registered, and
@@ -43,18 +43,5 @@ func Shown(name string) string { return shown(name) }
 // shown is a name from a model inside a sentence: short, and without what could
 // end the sentence or steer a terminal.
 func shown(name string) string {
-	const most = 64
-	var b strings.Builder
-	n := 0
-	for _, c := range name {
-		if n++; n > most {
-			b.WriteString("…")
-			break
-		}
-		if c <= ' ' || c >= 0x7f || strings.ContainsRune("\"?!\\`", c) {
-			c = '?'
-		}
-		b.WriteRune(c)
-	}
-	return `"` + b.String() + `"`
+	return `"` + shell.Legible(name, 64) + `"`
 }

@@ -114,7 +114,7 @@ func AskByTier(r Request) Finding {
 	if r.Tier != events.Approval {
 		return Finding{}
 	}
-	return Finding{Decision: Ask, Reason: "The tool " + shown(r.Tool) + " is one that a person must agree to, every time."}
+	return Finding{Decision: Ask, Reason: "The tool " + shown(r.Tool) + " is one that a person must agree to."}
 }
 
 func delegateAsk(r Request) Finding {

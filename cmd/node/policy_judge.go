@@ -68,6 +68,13 @@ func (j *judge) reload(who actor) (version string, err error) {
 	return set.Version(), nil
 }
 
+// inForce is the version of what is in force, and since when.
+func (j *judge) inForce() (version string, since time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.Version(), j.loaded.At
+}
+
 // tell adds what other processes may know of it.
 func (j *judge) tell(more map[string]string) error {
 	state, err := json.Marshal(j.state())
@@ -94,9 +101,11 @@ func (s *serving) reload(who actor) (version string, err error) {
 	before := s.node.judge.Version()
 	version, err = s.node.judge.reload(who)
 	if err != nil {
+		s.node.metrics.Count("reload_refused", 1)
 		s.log.Error("the policy does not load: the one before stays in force", "policy", s.set.policy, "version", version, "by", who, "error", err)
 	} else {
 		s.log.Info("the policy was read anew", "policy", s.set.policy, "version", version, "before", before, "by", who)
+		warnMissing(s.log, s.node.judge.set.Load())
 	}
 	if err := s.announce(); err != nil {
 		s.log.Warn("other processes could not be told of the policy", "error", err)

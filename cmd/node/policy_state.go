@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/policyfile"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/policy/cedar"
@@ -166,6 +167,21 @@ func (s *settings) warnPolicy(log *slog.Logger, workspace string) {
 			log.Warn("the file is inside the workspace: tools can change what they are held to, from the next time that it is read; move it out",
 				"setting", name, "path", path, "workspace", workspace)
 		}
+	}
+	if set, err := policyfile.Load(s.policy); err == nil && s.policy != "" { // who starts a node says what does not load
+		warnMissing(log, set)
+	}
+}
+
+// missing says what a copy of the program's own policy has lost, or never had.
+func missing(ids []string) string {
+	return "the policy is made from the program's own, and lacks of it what forbids or asks: " + strings.Join(ids, ", ") +
+		"; what these hold back is let through: sluice-node policy default prints them, to be copied or, with an id kept, changed"
+}
+
+func warnMissing(log *slog.Logger, set *cedar.Set) {
+	if ids := set.Missing(); len(ids) > 0 {
+		log.Warn(missing(ids))
 	}
 }
 

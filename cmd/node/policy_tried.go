@@ -32,6 +32,8 @@ type tested struct {
 	Code     events.Code     `json:"code,omitempty"`
 	Reason   string          `json:"reason"`
 	Policies []string        `json:"policies"`
+	Gate     string          `json:"gate"`           // that decided
+	Note     string          `json:"note,omitempty"` // why a case that passed may show less than it seems to
 }
 
 // report is what came of all of them.
@@ -64,7 +66,7 @@ func (a *app) policyTest() *cobra.Command {
 			"      tool: Bash\n" +
 			"      args: {command: rm -rf build}\n" +
 			"      expect: deny                 # allow, ask or deny\n" +
-			"      policies: [shell.remove]     # among those that decided\n" +
+			"      policies: [shell.remove]     # among those that decided; default.deny where no policy permits\n" +
 			"      code: PERMISSION_DENIED\n" +
 			"      reason: deletes files        # a part of the sentence\n" +
 			"    - tool: jira_create            # one that this program does not have\n" +
@@ -161,8 +163,10 @@ func (s *settings) try(gates actors.Gates, f *caseFile, i int) (tested, error) {
 		x = explainBy(gates, turn, events.TurnKey{Trace: where.Trace, Turn: where.Turn}, c.Tool, raw)
 	}
 	out.Decision, out.Code, out.Reason, out.Policies = x.Decision, x.Code, x.Reason, x.Policies
-	out.Wrong = c.against(x)
-	out.OK = len(out.Wrong) == 0
+	out.Wrong, out.Gate = c.against(x), x.Gate
+	if out.OK = len(out.Wrong) == 0; out.OK {
+		out.Note = c.hollow(x)
+	}
 	return out, nil
 }
 
@@ -213,6 +217,20 @@ func (c *testCase) against(x gateway.Explained) []string {
 	return wrong
 }
 
+// hollow says of a deny that no policy gave, and of which the case does not say why it
+// expects it, what else there was: the case passes whatever the policies say.
+func (c *testCase) hollow(x gateway.Explained) string {
+	switch {
+	case x.Decision != policy.Deny || len(c.Policies) > 0 || c.Code != "" || c.Reason != "":
+		return ""
+	case x.Gate != policy.GateAuthorize:
+		return fmt.Sprintf("the gate %s denied it (%s) before the policy was asked; write code: %s if that is what the case is about", x.Gate, x.Code, x.Code)
+	case slices.Equal(x.Policies, []string{cedar.DefaultDeny}):
+		return "no policy forbids it, and none permits it; write policies: [" + cedar.DefaultDeny + "] if that is what the case is about"
+	}
+	return ""
+}
+
 func orNobody(ids []string) string {
 	if s := strings.Join(ids, ", "); s != "" {
 		return s
@@ -234,6 +252,9 @@ func untouched(set *cedar.Set, cases []tested) []string {
 func (a *app) printReport(r report, set *cedar.Set, cover bool) {
 	for _, t := range r.Cases {
 		if t.OK {
+			if t.Note != "" {
+				a.print("note  %s:%d  %s\n      %s\n", show.Short(t.File, 300), t.Line, t.Case, t.Note)
+			}
 			continue
 		}
 		a.print("FAIL  %s:%d  %s\n", show.Short(t.File, 300), t.Line, t.Case)

@@ -111,14 +111,16 @@ func named(format string, args ...any) error {
 // Acts is who does an act (approves, cancels, resolves, switches, reloads): always the
 // identity itself. What a body says of it may be missing or the same, and is an ErrName
 // otherwise. The kind is always told: one without could be taken for a person. Where
-// everybody is believed it is what the body says.
+// everybody is believed it is what the body says. How the identity is known goes with it.
 func (id Identity) Acts(said events.Principal) (events.Principal, error) {
-	if id.Trusted {
-		return said, nil
-	}
 	by := id.Principal
 	by.Kind = kindOf(by)
-	return by, id.same(said)
+	err := id.same(said)
+	if id.Trusted {
+		by, err = said, nil
+	}
+	by.Via = id.Via
+	return by, err
 }
 
 // same returns nil for a body that names nobody, or the identity itself.

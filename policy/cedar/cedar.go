@@ -160,6 +160,33 @@ func (s *Set) Tools() []string {
 	return out
 }
 
+// Missing are the ids of the forbids and asks of DefaultText that the set has none of, in
+// their order, where it is made from a copy of that text: where it has most of its ids.
+// What they hold back, a copy from before they came lets through. Those on shell lines are
+// left out: what nothing permits there is denied.
+func (s *Set) Missing() []string {
+	own, err := Default(Options{})
+	if err != nil {
+		panic("cedar: the program's own policy does not load: " + err.Error()) // it is a part of the program
+	}
+	kept, lost, out := 0, 0, []string(nil)
+	for _, p := range own.Policies() {
+		switch {
+		case len(s.Find(p.ID)) > 0:
+			kept++
+		default:
+			lost++
+			if (p.Forbid || p.Ask) && !strings.HasPrefix(p.ID, "shell.") {
+				out = append(out, p.ID)
+			}
+		}
+	}
+	if kept <= lost {
+		return nil
+	}
+	return out
+}
+
 // digest is that of a set.
 func digest(files []File, o Options) string {
 	h := sha256.New()

@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -199,6 +200,10 @@ func (k *known) types() []string {
 func (k *known) question(n ast.IsNode) (complaint, bool) {
 	switch n := n.(type) {
 	case ast.NodeTypeAccess:
+		if of := argumentsBy(n.Arg); of != "" {
+			pointer := strconv.Quote("/" + plainText(string(n.Value), 60))
+			return complaint{string(n.Value), fmt.Sprintf("an argument is asked for by its JSON Pointer, and only where there is one: %s.hasTag(%s) && %s.getTag(%s)", of, pointer, of, pointer)}, true
+		}
 		if !isVariable(n.Arg) && partOf(n.Arg) == "" {
 			return complaint{string(n.Value), fmt.Sprintf("%s is asked of what has no attributes: only principal, resource and context have some", shown(string(n.Value)))}, true
 		}
@@ -247,9 +252,14 @@ func isVariable(n ast.IsNode) bool {
 	return ok
 }
 
-func isArguments(n ast.IsNode) bool {
-	a, ok := n.(ast.NodeTypeAccess)
-	return ok && isVariable(a.Arg) && (a.Value == "args" || a.Value == "numbers")
+func isArguments(n ast.IsNode) bool { return argumentsBy(n) != "" }
+
+// argumentsBy is how a condition speaks of the arguments, "" where it is of something else.
+func argumentsBy(n ast.IsNode) string {
+	if a, ok := n.(ast.NodeTypeAccess); ok && isVariable(a.Arg) && (a.Value == "args" || a.Value == "numbers") {
+		return "context." + string(a.Value)
+	}
+	return ""
 }
 
 // never says that a has can only be false. Every attribute there is, is always there:

@@ -256,7 +256,7 @@ func (t *tally) settle() policy.Verdict {
 	}
 	if v.Decision != policy.Deny && len(t.lacking) > 0 {
 		v.Decision = policy.Deny
-		v.Policies, v.Reason, v.Path = []string{defaultDeny}, t.without(t.lacking[0]), t.pointer(t.lacking[0].nth)
+		v.Policies, v.Reason, v.Path = []string{DefaultDeny}, t.without(t.lacking[0]), t.pointer(t.lacking[0].nth)
 		return policy.Settle(v, t.req)
 	}
 	var first *saying
@@ -276,8 +276,8 @@ func (t *tally) settle() policy.Verdict {
 	return policy.Settle(v, t.req)
 }
 
-// defaultDeny is the id behind a deny that no policy gave.
-const defaultDeny = "default.deny"
+// DefaultDeny is the id behind a deny that no policy gave.
+const DefaultDeny = "default.deny"
 
 // without is the reason of a deny that no policy gave.
 func (t *tally) without(l lack) string {

@@ -270,6 +270,11 @@ func parseFault(file string, tokens []token, err error) Fault {
 	f := Fault{File: file, Text: short(text)}
 	at := place.FindStringSubmatchIndex(text)
 	if at == nil {
+		for _, t := range tokens { // the library does not say where such a number is
+			if _, err := strconv.ParseInt(t.text, 10, 64); errors.Is(err, strconv.ErrRange) {
+				return Fault{file, t.line, t.col, "the number is beyond 64 bits"}
+			}
+		}
 		return f
 	}
 	f.Line, _ = strconv.Atoi(text[at[2]:at[3]]) // digits, by the expression
@@ -309,12 +314,25 @@ func whatInstead(tokens []token, f Fault) string {
 		}
 		return ""
 	}
+	of := map[string]string{"principal": "Agent", "action": "Action", "resource": "Tool"}
+	if strings.HasPrefix(f.Text, "unexpected effect") {
+		return "a policy begins with permit or forbid, or with an annotation of one"
+	}
 	// The library names the word that it could not take, or the one behind it.
 	for shift := range 3 {
+		if of[back(shift+2)] != "" && (back(shift+1) == "==" || back(shift+1) == "in") && strings.HasPrefix(back(shift), `"`) {
+			return fmt.Sprintf("a name stands behind its type, for example %s::%s", of[back(shift+2)], plainText(back(shift), 60))
+		}
+		if back(shift+1) == "." && number(back(shift)) && number(back(shift+2)) {
+			return "numbers are whole; those of the arguments are, too, away from zero"
+		}
+		if back(shift+1) == "{" && back(shift) == "}" {
+			return "a condition is not empty: leave it out, or write what should hold"
+		}
 		if back(shift+1) == "in" && back(shift) == "[" && (back(shift+2) == "principal" || back(shift+2) == "resource") {
-			of := map[string]string{"principal": "Agent", "resource": "Tool"}[back(shift+2)]
+			kind := of[back(shift+2)]
 			return fmt.Sprintf(`only an action is compared with a list there: write the others in a condition, for example: when { %s in [%s::"a", %s::"b"] }`,
-				back(shift+2), of, of)
+				back(shift+2), kind, kind)
 		}
 		if back(shift+1) == "==" && back(shift) == "[" {
 			return `a list stands behind in, not behind ==`
@@ -325,6 +343,8 @@ func whatInstead(tokens []token, f Fault) string {
 	}
 	return ""
 }
+
+func number(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // plainText is a text of at most n characters on one line.
 func plainText(s string, n int) string {

@@ -54,7 +54,7 @@ var refused = []struct{ name, text, want string }{
 	{"a code of a permit", "@code(\"ACCESS_DENIED\") permit" + any3, "it belongs on a forbid"},
 	{"a pointer that is none", "@pointer(\"path\") forbid" + any3, "want the JSON Pointer"},
 
-	{"an id with a blank", "@id(\"a b\") permit" + any3, "a.cedar:1:2: the id \"a?b\" is not 1 to 64"},
+	{"an id with a blank", "@id(\"a b\") permit" + any3, "a.cedar:1:2: the id \"a b\" is not 1 to 64"},
 	{"an empty id", "@id(\"\") permit" + any3, "is not 1 to 64"},
 	{"a long id", "@id(\"" + strings.Repeat("a", maxID+1) + "\") permit" + any3, "is not 1 to 64"},
 	{"an id twice", "@id(\"a\") permit" + any3 + "\n@id(\"a\") permit" + any3, "a.cedar:2:2: the id a stands at a.cedar:1:1 already"},
@@ -109,6 +109,15 @@ var refused = []struct{ name, text, want string }{
 	{"a list behind ==", "permit (principal, action == [Action::\"read\"], resource);", "a list stands behind in, not behind =="},
 	{"an annotation without its text", "@ask() permit" + any3, "an annotation has a text, for example @ask("},
 	{"a second annotation without its text", "@ask(\"x\") @reason( ) permit" + any3, "an annotation has a text, for example @ask("},
+
+	{"a principal without its type", "forbid (principal == \"bob\", action, resource);", "a name stands behind its type, for example Agent::\"bob\""},
+	{"an action without its type", "forbid (principal, action == \"read\", resource);", "a name stands behind its type, for example Action::\"read\""},
+	{"a resource without its type", "forbid (principal, action, resource in \"src\");", "a name stands behind its type, for example Tool::\"src\""},
+	{"a number with a point", "permit (principal, action, resource) when { context.weekday > 3.5 };", "numbers are whole"},
+	{"a number beyond bounds", "permit (principal, action, resource)\nwhen { 9223372036854775808 > 1 };", "a.cedar:2:8: the number is beyond 64 bits"},
+	{"no effect that there is", "allow (principal, action, resource);", "a policy begins with permit or forbid"},
+	{"an empty condition", "permit (principal, action, resource) unless { };", "a condition is not empty"},
+	{"an argument as an attribute", "forbid (principal, action, resource) when { context.args.command == \"x\" };", "an argument is asked for by its JSON Pointer, and only where there is one: context.args.hasTag(\"/command\") && context.args.getTag(\"/command\")"},
 
 	{"an absolute path", "forbid (principal, action, resource in Path::\"/etc\");", "no path is called \"/etc\""},
 	{"a path with a slash at its end", "forbid (principal, action, resource in Path::\"secrets/\");", "no path is called \"secrets/\""},

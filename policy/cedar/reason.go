@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluice-run/sluice/policy"
+	"github.com/sluice-run/sluice/policy/shell"
 )
 
 // template is a sentence with places to fill.
@@ -91,21 +92,7 @@ func (t template) fill(value func(slot string) string) string {
 // and without what could end the sentence or steer a terminal.
 func shown(s string) string { return policy.Shown(s) }
 
-func plain(s string, most int) string {
-	var b strings.Builder
-	n := 0
-	for _, c := range s {
-		if n++; n > most {
-			b.WriteString("…")
-			break
-		}
-		if c < ' ' || c >= 0x7f || strings.ContainsRune("\"?!\\`", c) {
-			c = '?'
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
+func plain(s string, most int) string { return shell.Legible(s, most) }
 
 // short is the beginning of a piece of a policy's text, for messages.
 func short(s string) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/events/near"
 	"github.com/sluice-run/sluice/policy"
 )
 
@@ -169,7 +170,7 @@ func (r *rule) plainly() template {
 func meant(word string, known []string) string {
 	best, score := "", 3
 	for _, k := range known {
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < score {
+		if d := near.Distance(word, k); d < score {
 			best, score = k, d
 		}
 	}
@@ -177,26 +178,4 @@ func meant(word string, known []string) string {
 		return ""
 	}
 	return "; is " + best + " meant?"
-}
-
-// distance is how many letters have to change to make a of b. Words are short.
-func distance(a, b string) int {
-	a, b = a[:min(len(a), maxID)], b[:min(len(b), maxID)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

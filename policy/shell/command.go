@@ -163,6 +163,25 @@ var askedBy = func() map[string]*rule {
 	return m
 }()
 
+// What package managers are asked for that is no installing, by the first word: to start
+// a program of the project's, or to tell of what is installed, for which they may still
+// load code that the project names.
+var (
+	startsScript = names("run run-script test start stop restart")
+	tellsPackage = names("ls list view info show outdated freeze search why explain depends")
+)
+
+// packaging is the rule for a package manager's line.
+func packaging(args []word) *rule {
+	switch {
+	case len(args) > 1 && args[1].plain() && startsScript[args[1].text]:
+		return ruleScript
+	case len(args) > 1 && args[1].plain() && tellsPackage[args[1].text]:
+		return ruleUnknown
+	}
+	return ruleInstall
+}
+
 // asked judges commands that are known not to be mere reading.
 func (c *classifier) asked(base string, args []word) bool {
 	r := askedBy[base]
@@ -171,6 +190,9 @@ func (c *classifier) asked(base string, args []word) bool {
 	}
 	if r == nil || version(args) {
 		return false
+	}
+	if r == ruleInstall {
+		r = packaging(args)
 	}
 	c.add(r, args[0].text)
 	if r != ruleInstall {

@@ -33,7 +33,7 @@ func (g *generator) chance(percent int) bool { return g.rng.IntN(100) < percent 
 
 var (
 	genOperands = strings.Fields("a.txt b.txt main.go src src/lib.go go.mod . data.json sub link in out HEAD HEAD~1 main feature partial signed v1 stash@{0} " +
-		"HEAD:a.txt main..feature a.txt b.txt new .gitattributes evil.sh ./evil.sh -o -R @opts --output=new -rf -l -- - * *.txt -* ?.txt [ab].txt s*")
+		"HEAD:a.txt main..feature a.txt b.txt {a.txt,b.txt} {-o,new} s{rc,ub}/l* {a} {new,x main@{u}..feature {a}b,new} new .gitattributes evil.sh ./evil.sh -o -R @opts --output=new -rf -l -- - * *.txt -* ?.txt [ab].txt s*")
 	genValues = strings.Fields("1 2 x a.txt - -- -o new --output=new {} +1 1,5p w evil.sh ./evil.sh sh , : %s %G? %+G? HEAD e -1 always never =new full " +
 		"%(signature) none all untracked log diff auto evil med name '' json local")
 	genBad = strings.Fields("-o --output=new --output new --outp=new -i -i.bak --in-place -w --pre ./evil.sh --pre=./evil.sh -exec -execdir -ok -delete -fprint " +

@@ -23,13 +23,17 @@ const (
 		"--find-copies= --find-copies-harder --irreversible-delete --diff-filter: --pickaxe-all --pickaxe-regex --relative= --no-relative --text " +
 		"--ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --ignore-all-space --ignore-blank-lines --ignore-matching-lines: " +
 		"--inter-hunk-context: --function-context --exit-code --quiet --no-ext-diff --no-textconv --ignore-submodules " +
-		"--src-prefix: --dst-prefix: --no-prefix --default-prefix --compact-summary --patch-with-stat --patch-with-raw "
-	gitLog = gitDiff + gitFormat + "-igEFPcmnst# L: n: --max-count: --skip: --since: --after: --until: --before: --author: --committer: --grep: " +
+		"--src-prefix: --dst-prefix: --no-prefix --default-prefix --compact-summary --patch-with-stat --patch-with-raw " +
+		"--stat-width: --stat-name-width: --stat-graph-width: --stat-count: --ws-error-highlight: --color-moved-ws: --no-color-moved " +
+		"--indent-heuristic --no-indent-heuristic --rename-empty --no-rename-empty --find-object: --skip-to: --rotate-to: --line-prefix: "
+	gitLog = gitDiff + gitFormat + "-igEFPcmnqst# L: n: --max-count: --skip: --since: --after: --until: --before: --author: --committer: --grep: " +
 		"--all-match --invert-grep --regexp-ignore-case --extended-regexp --fixed-strings --perl-regexp --merges --no-merges " +
 		"--first-parent --not --all --branches= --tags= --remotes= --glob: --exclude: --reflog --walk-reflogs --graph --follow --full-diff " +
 		"--source --left-right --cherry --cherry-mark --cherry-pick --left-only --right-only --boundary --reverse --topo-order --date-order " +
 		"--author-date-order --simplify-by-decoration --full-history --ancestry-path= --show-pulls --children --parents --no-notes " +
-		"--mailmap --no-mailmap --use-mailmap --log-size --no-walk= --root --cc --relative-date --min-parents: --max-parents: --merge "
+		"--mailmap --no-mailmap --use-mailmap --log-size --no-walk= --root --cc --relative-date --min-parents: --max-parents: --merge " +
+		"--notes= --show-notes= --expand-tabs= --no-expand-tabs --encoding: --decorate-refs: --decorate-refs-exclude: --clear-decorations " +
+		"--no-graph --show-linear-break= --since-as-filter: --exclude-first-parent-only --remove-empty --basic-regexp "
 )
 
 func gitRead(notation string) gitCommand {
@@ -99,7 +103,8 @@ var gitCommands = map[string]gitCommand{
 		"--merged= --no-merged= --contains= --no-contains= --points-at: --format: --abbrev= --no-abbrev --ignore-case").only(
 		listing("--list", "--merged", "--no-merged", "--contains", "--no-contains", "--points-at")),
 	"tag": gitRead("-li n= --list --sort: --format: --contains= --no-contains= --merged= --no-merged= --points-at: --color= --column= --no-column " +
-		"--ignore-case").only(listing("-l", "--list")),
+		"--ignore-case").only(
+		listing("-l", "--list", "-n", "--merged", "--no-merged", "--contains", "--no-contains", "--points-at")),
 	"remote":        gitRead("-v --verbose").verb(1, "get-url").orNone(),
 	"stash":         gitRead(gitDiff+gitFormat+"n: -#").verb(1, "list show"),
 	"worktree":      gitRead("-v --porcelain --verbose").verb(0, "list"),
@@ -223,9 +228,10 @@ func (c *classifier) git(args []word) {
 		c.add(ruleFlag, args[0].text)
 		return
 	}
+	words := rest
 	rest, ok := g.begins(rest)
 	if !ok {
-		c.add(ruleFlag, "git "+sub)
+		c.add(ruleUnknown, spoken(sub, words))
 		return
 	}
 	p, bad, ok := g.flags.parse(rest)
@@ -234,7 +240,7 @@ func (c *classifier) git(args []word) {
 		return
 	}
 	if g.operands != nil && !g.operands(&p) || g.verbs != nil && len(p.operands) > g.most {
-		c.add(ruleFlag, "git "+sub)
+		c.add(ruleUnknown, spoken(sub, words))
 		return
 	}
 	for i, v := range p.values {
@@ -243,6 +249,17 @@ func (c *classifier) git(args []word) {
 		}
 	}
 	c.gitOperands(sub, &p)
+}
+
+// spoken names what git is asked for: the subcommand and the first word behind it that is
+// no flag.
+func spoken(sub string, args []word) string {
+	for _, w := range args {
+		if !w.flag() {
+			return "git " + sub + " " + w.text
+		}
+	}
+	return "git " + sub
 }
 
 var builtins = names("oneline short medium full fuller reference email raw mboxrd")

@@ -50,7 +50,7 @@ var (
 	ruleScript      = &rule{"shell.script", Ask, "%s would run a program from a file; a person must look at it first."}
 	ruleGitFolder   = &rule{"shell.git-folder", Ask, "After cd, git obeys the configuration of another folder, which may name programs; stay and give git the path."}
 	ruleFlag        = &rule{"shell.flag", Ask, "The argument %s is not known to be harmless; leave it out."}
-	ruleUnknown     = &rule{"shell.command", Ask, "%s is not understood as only reading; use a command such as ls, cat, grep or git diff, or one of the other tools."}
+	ruleUnknown     = &rule{"shell.command", Ask, "%s is not understood as only reading; use a command such as ls, cat, grep or git diff, or another tool, or tell the user what should be run."}
 
 	ruleRead = &rule{"shell.read", Allow, "Every command of the line is understood as reading."}
 )
@@ -89,23 +89,29 @@ func (r *rule) sentence(what string) string {
 	return strings.Replace(r.Why, "%s", quote(what), 1)
 }
 
-// quote shows a piece of a line inside a sentence. What could end the sentence
-// early or steer a terminal is shown as a question mark.
-func quote(what string) string {
-	const most = 48
+// quote shows a piece of a line inside a sentence.
+func quote(what string) string { return `"` + Legible(what, 48) + `"` }
+
+// Legible is a stranger's text as it may stand between double quotes inside a sentence:
+// at most so many characters of it, double quotes as single ones, and a question mark for
+// each that could end the sentence early or steer a terminal.
+func Legible(text string, most int) string {
 	var b strings.Builder
-	b.WriteByte('"')
-	n := 0
-	for _, r := range what {
+	n, before := 0, ' '
+	for _, r := range text {
 		if n++; n > most {
 			b.WriteString("…")
 			break
 		}
-		if r <= ' ' || r >= 0x7f || strings.ContainsRune("\"?!\\`", r) {
+		switch {
+		case r == '"':
+			r = '\''
+		case r == ' ' && before != '.' && before != '?':
+		case r <= ' ' || r >= 0x7f || strings.ContainsRune("?!\\`", r):
 			r = '?'
 		}
 		b.WriteRune(r)
+		before = r
 	}
-	b.WriteByte('"')
 	return b.String()
 }

@@ -10,6 +10,9 @@ var sedFlags = flags("-nErsuz e: --quiet --silent --regexp-extended --separate -
 func (c *classifier) sed(args []word) {
 	p, bad, ok := sedFlags.parse(args)
 	if !ok {
+		if name, _, _ := strings.Cut(bad.text, "="); name == "--in-place" || !strings.HasPrefix(name, "--") && strings.Contains(name, "i") {
+			c.add(ruleWrite, "sed "+bad.text) // what its script does besides is not known
+		}
 		c.add(ruleFlag, bad.text)
 		return
 	}

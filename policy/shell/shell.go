@@ -17,7 +17,7 @@ import (
 )
 
 // Version changes whenever the analysis of any line could.
-const Version = "4"
+const Version = "5"
 
 // Bounds of a line that can be judged.
 const (

@@ -57,13 +57,18 @@ const grepFlags = "-EFGPivwxycLlqsobHhnTUZzaIrR# e: f@ m: A: B: C: d: D: --exten
 	"--context: --group-separator: --no-group-separator --text --binary-files: --exclude: --exclude-from@ --exclude-dir: " +
 	"--include: --recursive --dereference-recursive --regexp: --file@ --null-data --line-buffered"
 
-const rgFlags = "-aciFlLnNoPqsSuUvwxHIhp0. A: B: C: e: f@ g: m: t: T: r: d: M: E: --text --count --count-matches --ignore-case " +
+const rgFlags = "-abciFlLnNoPqsSuUvwxHIhp0. j: A: B: C: e: f@ g: m: t: T: r: d: M: E: --text --count --count-matches --ignore-case " +
 	"--case-sensitive --smart-case --fixed-strings --files --files-with-matches --files-without-match --line-number " +
 	"--no-line-number --only-matching --pcre2 --quiet --no-messages --unrestricted --multiline --multiline-dotall " +
 	"--invert-match --word-regexp --line-regexp --with-filename --no-filename --heading --no-heading --null --hidden " +
 	"--after-context: --before-context: --context: --regexp: --file@ --glob: --iglob: --max-count: --type: --type-not: " +
 	"--type-list --replace: --max-depth: --max-columns: --encoding: --color: --colors: --column --no-column --json --stats --trim " +
-	"--vimgrep --passthru --no-ignore --no-ignore-vcs --sort: --sortr: --pretty --no-config --crlf --max-filesize: --follow"
+	"--vimgrep --passthru --no-ignore --no-ignore-vcs --no-ignore-parent --no-ignore-global --no-ignore-dot --no-ignore-files " +
+	"--no-ignore-exclude --no-ignore-messages --no-require-git --ignore-file-case-insensitive --glob-case-insensitive --sort: --sortr: " +
+	"--sort-files --pretty --no-config --crlf --max-filesize: --follow --threads: --byte-offset --binary --line-buffered " +
+	"--block-buffered --null-data --one-file-system --max-columns-preview --stop-on-nonmatch --include-zero --no-unicode --mmap " +
+	"--path-separator: --engine: --auto-hybrid-regex --context-separator: --field-match-separator: --field-context-separator: " +
+	"--no-context-separator --dfa-size-limit: --regex-size-limit:"
 
 // awkReader takes its flags before the program: behind it they are names of files.
 var awkReader = func() reader {

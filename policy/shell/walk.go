@@ -177,6 +177,10 @@ func (c *classifier) call(x *syntax.CallExpr, piped bool) {
 		return
 	}
 	args := c.words(x.Args)
+	if len(args) > MaxWords { // braces are several
+		c.add(ruleLimit, "")
+		return
+	}
 	if len(c.commands) <= MaxCommands {
 		c.commands = append(c.commands, c.print(x.Assigns, args))
 	}

@@ -24,13 +24,53 @@ func (w word) is(text string) bool { return !w.opaque && !w.glob && w.text == te
 // plain reports whether the word is surely its text.
 func (w word) plain() bool { return !w.opaque && !w.glob }
 
-// words evaluates the words of a command.
+// words evaluates the words of a command. Behind its name, plain braces are the words
+// that they stand for.
 func (c *classifier) words(in []*syntax.Word) []word {
-	out := make([]word, len(in))
+	out := make([]word, 0, len(in))
 	for i, w := range in {
-		out[i] = c.word(w)
+		each := alternatives(w)
+		if i == 0 || each == nil {
+			out = append(out, c.word(w))
+			continue
+		}
+		for _, text := range each {
+			b := builder{}
+			b.bare(text)
+			out = append(out, word{text: text, glob: b.glob, free: b.free, shown: text})
+		}
 	}
 	return out
+}
+
+// maxAlternatives is how many words one with braces may become.
+const maxAlternatives = 32
+
+// alternatives are the words that one becomes with a single pair of braces in plain text,
+// as --include=*.{ts,tsx}: nothing quoted, escaped or left out, no sequence, no braces
+// inside others. They are nil for every other word.
+func alternatives(w *syntax.Word) []string {
+	if len(w.Parts) != 1 {
+		return nil
+	}
+	lit, ok := w.Parts[0].(*syntax.Lit)
+	if !ok || strings.IndexFunc(lit.Value, func(r rune) bool { return special(r) && !strings.ContainsRune("{}*", r) }) >= 0 {
+		return nil
+	}
+	before, rest, _ := strings.Cut(lit.Value, "{")
+	inside, behind, _ := strings.Cut(rest, "}")
+	each := strings.Split(inside, ",")
+	if len(each) < 2 || len(each) > maxAlternatives || strings.ContainsAny(before+inside+behind, "{}") || len(lit.Value) != len(before)+len(inside)+len(behind)+2 ||
+		strings.Contains(inside, "..") {
+		return nil
+	}
+	for i, text := range each {
+		if text == "" {
+			return nil
+		}
+		each[i] = before + text + behind
+	}
+	return each
 }
 
 // source is the part of the line behind a node.
@@ -68,7 +108,7 @@ type builder struct {
 	text         strings.Builder
 	opaque       bool
 	glob, free   bool
-	brace, comma bool
+	brace, comma bool // a brace was opened, and behind it stood what tells alternatives apart
 }
 
 func (b *builder) part(p syntax.WordPart) {
@@ -126,14 +166,13 @@ func (b *builder) bare(s string) {
 		case '{':
 			b.brace = true
 		case ',':
-			b.comma = true
+			b.comma = b.brace
 		case '.':
-			b.comma = b.comma || i > 0 && s[i-1] == '.'
+			b.comma = b.comma || b.brace && i > 0 && s[i-1] == '.'
+		case '}':
+			b.opaque = b.opaque || b.comma // one word may become several
 		}
 		b.text.WriteByte(s[i])
-	}
-	if b.brace && b.comma {
-		b.opaque = true // one word may become several
 	}
 }
 

@@ -8,13 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/tools"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // bench is a workspace and the tools that work on it.
 type bench struct {

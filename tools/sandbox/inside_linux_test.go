@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/tools/sandbox"
 	"github.com/sluice-run/sluice/tools/shell/family"
 )
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) {
 		attack(name)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // machine is what this machine has.

@@ -8,8 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/tools/sandbox"
 )
 
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 var inSandbox = flag.String("sandbox", "off", "what contains the commands of all tests: off, landlock or all that the machine has")

@@ -51,6 +51,7 @@ func run(ctx context.Context, in tools.Invocation, args Args, c Config) (events.
 	j.finish(len(left) == 0)
 	end := j.ending(left)
 	tools.Tell(outer, end)
+	j.commands = line.Commands
 	return j.answer(end, swept, forced, wall)
 }
 
@@ -60,6 +61,8 @@ type job struct {
 	family *family.Family
 	out    *tools.Capture
 	stdout *family.Pipe // standard output and errors
+
+	commands []string // of the line, as far as it is understood
 }
 
 // start starts bash. Its errors are for the model: nothing ran.
@@ -251,7 +254,7 @@ func (j *job) answer(e tools.Ending, s family.Swept, forced error, wall time.Dur
 			fail.Message += ": what watched over its processes was killed"
 		}
 	case *e.Exit != 0:
-		fail.Message = fmt.Sprintf("exit status %d%s", *e.Exit, meaning[*e.Exit])
+		fail.Message = fmt.Sprintf("exit status %d%s", *e.Exit, j.means(*e.Exit))
 	default:
 		return r, nil
 	}
@@ -278,6 +281,27 @@ func noted(text string, s family.Swept, left []int) string {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return text + strings.TrimSuffix(fmt.Sprintf("[ended, because the command left it running: %s", strings.Join(names, ", ")), ": ") + "]\n"
+}
+
+// means is what an exit status means, behind a colon, where that is known.
+func (j *job) means(status int) string {
+	for _, c := range slices.Backward(j.commands) {
+		name, rest, _ := strings.Cut(c, " ")
+		if verb, _, _ := strings.Cut(rest, " "); name == "git" {
+			name += " " + verb
+		}
+		if says := answers[name]; says != "" && status == 1 {
+			return ": " + name + " ends so where " + says
+		}
+	}
+	return meaning[status]
+}
+
+// answers are commands that say no with the status 1: that is an answer, and no fault.
+var answers = map[string]string{
+	"grep": "nothing matches", "egrep": "nothing matches", "fgrep": "nothing matches", "rg": "nothing matches",
+	"git grep": "nothing matches", "git check-ignore": "nothing is ignored", "diff": "there are differences", "cmp": "there are differences",
+	"test": "the condition does not hold", "'['": "the condition does not hold",
 }
 
 // meaning is what bash means by some exit statuses.

@@ -72,6 +72,9 @@ func TestOutputAndExitStatus(t *testing.T) {
 	}{
 		{line: "echo hi", text: "hi\n", class: events.ClassOK, exit: exit(0)},
 		{line: "true", class: events.ClassOK, exit: exit(0)},
+		{line: "echo a | grep b", class: events.ClassTool, message: "exit status 1: grep ends so where nothing matches", exit: exit(1)},
+		{line: "[ -f none ] && echo yes", class: events.ClassTool, message: "exit status 1: '[' ends so where the condition does not hold", exit: exit(1)},
+		{line: "grep x none 2>&1", text: "grep: none: No such file or directory\n", class: events.ClassTool, message: "exit status 2", exit: exit(2)},
 		{line: "echo out; exit 3", text: "out\n", class: events.ClassTool, message: "exit status 3", exit: exit(3)},
 		{line: "echo a; echo b >&2; echo c; echo d >&2", text: "a\nb\nc\nd\n", class: events.ClassOK, exit: exit(0)},
 		{line: "nosuchcommand", text: "/bin/bash: line 1: nosuchcommand: command not found\n", class: events.ClassTool, message: "exit status 127: command not found", exit: exit(127)},

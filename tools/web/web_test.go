@@ -17,15 +17,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/tooltest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func fetchTool(t testing.TB, c Config) tools.Tool {
 	t.Helper()

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestTheKeeperEndsAllWhenItsNodeIsGone: nobody else would.
 func TestTheKeeperEndsAllWhenItsNodeIsGone(t *testing.T) {
