@@ -29,6 +29,7 @@ type verdict struct {
 	claim    events.Effects
 	after    time.Duration
 	answered bool
+	absent   bool
 	input    *InputRequired
 	result   events.Result
 }
@@ -52,6 +53,7 @@ func (a *attempt) report(e ended) Report {
 		Output:    emitted,
 		Run:       e.run,
 		Answered:  v.answered,
+		Absent:    v.absent,
 		Confirmed: len(e.told.Pids) == 0 && !e.told.Remote,
 		Pids:      e.told.Pids,
 	}
@@ -81,6 +83,7 @@ func judge(e ended) verdict {
 		}
 	case isOwn:
 		v.class, v.err, v.answered = ownFailure(own)
+		v.absent = own.Absent && v.class == events.ClassUnavailable
 	case errors.Is(e.err, context.DeadlineExceeded), errors.Is(e.err, os.ErrDeadlineExceeded):
 		v.class, v.err = events.ClassTimeout, &events.Error{Code: events.Timeout, Message: "a time limit inside the tool passed before it had an answer"}
 	case errors.Is(e.err, context.Canceled):

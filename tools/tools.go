@@ -154,6 +154,10 @@ type Error struct {
 	Effects events.Effects // "" means none for readonly, and for refused arguments and conflicts; possible otherwise
 	After   time.Duration  // the other side's Retry-After; 0 means none
 	Result  *events.Result // output to keep beside the error; nil means none
+
+	// Absent says that there is nobody now who could run the tool, and nobody was asked:
+	// no evidence for its circuit. Who comes back is not kept waiting by an open one.
+	Absent bool
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
@@ -171,5 +175,6 @@ type Report struct {
 	Input     *InputRequired // what the tool asks a person, within its bounds; nil: it asks nothing
 	Answered  bool           // the tool itself answered, success or failure
 	Confirmed bool           // nothing of the attempt runs any more
+	Absent    bool           // nobody was asked: see Error
 	Pids      []int          // what may still run, if not Confirmed
 }

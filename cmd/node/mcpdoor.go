@@ -16,17 +16,17 @@ import (
 	"github.com/sluice-run/sluice/tools"
 )
 
-// mcpTools are the tools of a registry as clients of the protocol are told of them, without
-// those whose circuit is open. To undo calls is for people.
+// mcpTools are the tools of a registry as clients of the protocol are told of them. To undo
+// calls is for people.
 func mcpTools(list []tools.Tool, open map[string]bool) []mcp.Tool {
 	out := make([]mcp.Tool, 0, len(list))
 	for _, t := range list {
-		if open[t.Name] || t.Name == lifecycle.UndoTool {
+		if t.Name == lifecycle.UndoTool {
 			continue
 		}
 		out = append(out, mcp.Tool{
 			Name: t.Name, Description: t.Description, Schema: t.Schema,
-			Tier: cmp.Or(t.Tier, events.Irreversible), Varies: t.TierOf != nil, Keyed: t.Key != nil,
+			Tier: cmp.Or(t.Tier, events.Irreversible), Varies: t.TierOf != nil, Keyed: t.Key != nil, Off: open[t.Name],
 		})
 	}
 	return out

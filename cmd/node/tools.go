@@ -78,10 +78,8 @@ func (s *settings) fixtureLedger() string {
 	return path
 }
 
-// allowlists reads each principal's allowlist. One that is not in the file has
-// that of "*", and without one of "*" may call nothing. nil: everybody may call
-// every tool.
-func (s *settings) allowlists() (func(principal string) []string, error) {
+// principalLists reads each principal's list of tools; nil where no file is named.
+func (s *settings) principalLists() (map[string][]string, error) {
 	if s.principals == "" {
 		return nil, nil
 	}
@@ -90,9 +88,20 @@ func (s *settings) allowlists() (func(principal string) []string, error) {
 	if err != nil {
 		return nil, exit.Misused(fmt.Errorf("principals: %w", err), next)
 	}
-	var lists map[string][]string
+	lists := make(map[string][]string)
 	if err := yaml.Unmarshal(body, &lists); err != nil {
 		return nil, exit.Misused(fmt.Errorf("principals %s: %w", s.principals, err), next)
+	}
+	return lists, nil
+}
+
+// allowlists reads each principal's allowlist. One that is not in the file has
+// that of "*", and without one of "*" may call nothing. nil: everybody may call
+// every tool.
+func (s *settings) allowlists() (func(principal string) []string, error) {
+	lists, err := s.principalLists()
+	if err != nil || s.principals == "" {
+		return nil, err
 	}
 	return func(principal string) []string {
 		list, ok := lists[principal]
@@ -110,6 +119,9 @@ func (s *settings) allowlists() (func(principal string) []string, error) {
 // toolList renders the tools that are not open for a provider. To undo calls is for
 // people: no model is shown how.
 func toolList(r *tools.Registry, open map[string]bool, format string) (json.RawMessage, error) {
+	if format == formatMCP { // who stands before a node has to know these, too
+		return mcpJSON(mcpTools(r.List(), open))
+	}
 	var list []tools.Tool
 	for _, t := range r.List() {
 		if !open[t.Name] && t.Name != lifecycle.UndoTool {
@@ -125,8 +137,6 @@ func toolList(r *tools.Registry, open map[string]bool, format string) (json.RawM
 		return tools.Anthropic(list)
 	case codec.Gemini:
 		return tools.Gemini(list)
-	case formatMCP:
-		return mcpJSON(mcpTools(list, nil))
 	}
 	return nil, gateway.BadRequest(fmt.Sprintf("format %q", format), "use openai, responses, anthropic, gemini or mcp")
 }

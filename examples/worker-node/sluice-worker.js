@@ -8,6 +8,14 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 
 const VERSION = 1, EVERY = 2000, PART = 512 * 1024;
+const NAME = /^(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/;
+const MEMBERS = ["description", "schema", "version", "tier", "honours_key", "key", "limits"];
+const LIMITS = ["wall_ms", "output_bytes", "lines", "text_bytes", "keep", "retries"];
+
+/** Refuses what nodes would pass over without a word. */
+function known(what, given, names) {
+  for (const name of Object.keys(given)) if (!names.includes(name)) throw new TypeError(`${what}: there is no ${name}: use ${names.join(", ")}`);
+}
 
 /** A tool's own failure, for the model to read. */
 export class ToolError extends Error {
@@ -28,6 +36,9 @@ export class Worker {
 
   /** Declares a tool. definition: description, schema, tier, limits, honours_key, key. probe(task, args) says what it found, or null. */
   tool(name, definition, run, probe) {
+    if (!NAME.test(name)) throw new RangeError(`${name} can be no tool's name: 1 to 64 of A-Za-z0-9_-, the first a letter or a digit, without __`);
+    known(name, definition, MEMBERS);
+    known(`${name}: limits`, definition.limits ?? {}, LIMITS);
     this.tools.set(name, { definition: { ...definition, probe: !!probe }, run, probe });
   }
 

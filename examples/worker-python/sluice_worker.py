@@ -13,6 +13,7 @@ import base64
 import inspect
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -20,6 +21,8 @@ import threading
 import time
 
 VERSION, EVERY, PART = 1, 2.0, 512 << 10
+NAME = re.compile("(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+LIMITS = ("wall_ms", "output_bytes", "lines", "text_bytes", "keep", "retries")
 
 
 class ToolError(Exception):
@@ -64,13 +67,22 @@ class Worker:
         self.tools, self.tasks, self.lock = {}, {}, threading.Lock()
         self.since, self.leaving, self.told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), False, {}
 
-    def tool(self, name, description, properties, tier="irreversible", required=None, probe=None, honours_key=False, **limits):
-        """Declares a tool: its function gets the task, and the arguments by name."""
+    def tool(self, name, description, properties, tier="irreversible", required=None, probe=None, honours_key=False, key="", **limits):
+        """Declares a tool: its function gets the task, and the arguments by name.
+
+        key is the JSON Pointer to the argument that makes task.key where the caller gives none; probe(task, …) says what it found, or None.
+        limits are wall_ms, output_bytes, lines, text_bytes, keep and retries.
+        """
+        if not NAME.fullmatch(name):  # it is a part of subjects, and the server would close the connection
+            raise ValueError(f"{name!r} can be no tool's name: 1 to 64 of A-Za-z0-9_-, the first a letter or a digit, without __")
+        for limit in limits.keys() - LIMITS:
+            raise TypeError(f"{name}: there is no limit {limit}: use {', '.join(LIMITS)}")
+
         def declare(run):
             schema = {"type": "object", "properties": properties, "additionalProperties": False,
                       "required": list(properties) if required is None else required}
             definition = {"description": description, "schema": schema, "tier": tier, "probe": probe is not None,
-                          "honours_key": honours_key, "limits": limits}
+                          "honours_key": honours_key, "key": key, "limits": limits}
             self.tools[name] = (run, probe, definition)
             return run
         return declare

@@ -56,7 +56,7 @@ func (d *Door) result(ctx context.Context, back *backend, v gateway.View, req *s
 		out.Content = append(out.Content, &sdk.TextContent{Text: s})
 	}
 	out.Content = append(append(out.Content, media...), links...)
-	if data != nil && (req.ProtocolVersion() >= sinceStateless || data[0] == '{') { // before, only objects were allowed
+	if data != nil && (newer(req) || data[0] == '{') { // before, only objects were allowed
 		out.StructuredContent = json.RawMessage(data)
 	}
 	return out, nil

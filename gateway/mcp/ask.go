@@ -25,7 +25,7 @@ const maxPrompt = 64 << 10
 // requests of its own.
 const sinceStateless = "2026-07-28"
 
-func (c *calling) stateless() bool { return c.req.ProtocolVersion() >= sinceStateless }
+func (c *calling) stateless() bool { return newer(c.req) }
 
 // question is something that a person is asked for, as a client puts it before them.
 type question struct {
@@ -252,7 +252,7 @@ func (c *calling) approval(ctx context.Context, back *backend, v gateway.View) (
 			return err
 		}
 		_, err = back.Desk.Decide(ctx, id, gateway.Decision{
-			Yes: yes, By: events.Principal{ID: who, Kind: lifecycle.KindPerson}, Hash: page.Hash, Note: note,
+			Yes: yes, By: events.Principal{ID: who, Kind: lifecycle.KindPerson, Via: events.ViaMCP}, Hash: page.Hash, Note: note,
 		})
 		return err
 	}

@@ -261,7 +261,9 @@ func (c *calling) left(cause error) {
 		if c.marked && !d.alone(ctx, back, c.mark) {
 			return
 		}
-		_, err = back.Desk.CancelCall(ctx, c.key.Call(0), c.visit.principal(), why)
+		by := c.visit.principal()
+		by.Via = events.ViaMCP
+		_, err = back.Desk.CancelCall(ctx, c.key.Call(0), by, why)
 		if err != nil && !errors.Is(err, lifecycle.ErrNoTurn) && !errors.Is(err, lifecycle.ErrNoCall) {
 			d.cfg.Log.Warn("a call whose client has gone could not be cancelled", "call", c.key.Call(0).String(), "err", err)
 		}

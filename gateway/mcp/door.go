@@ -72,7 +72,7 @@ func CheckTools(patterns []string) error {
 // Backend is what a door stands before: a log with its node. It may change.
 type Backend struct {
 	Desk  *gateway.Desk
-	Tools func(ctx context.Context) ([]Tool, error) // sorted by name, without those whose circuit is open
+	Tools func(ctx context.Context) ([]Tool, error) // sorted by name
 	Where string                                    // how a person answers what waits, in a sentence; "" says the inbox
 }
 
@@ -83,6 +83,7 @@ type Door struct {
 	id    string // of this door, among those of the cluster
 	ids   ids    // of clients' messages
 	impl  *sdk.Implementation
+	caps  *sdk.ServerCapabilities
 	kept  *sdk.Server // of sessions that last: those of HTTP before 2026-07-28, and standard streams
 	brief *sdk.Server // of sessions that are one request: HTTP from 2026-07-28 on
 	http  struct{ kept, brief http.Handler }
@@ -139,6 +140,7 @@ func New(ctx context.Context, c Config) *Door {
 		shown: make(map[string]string), all: make(map[string]Tool), visits: make(map[string]*visit),
 		ears: make(map[events.TurnKey]map[*ear]struct{}), giving: make(map[events.TurnKey]*giving), owners: make(map[string]string),
 		impl: &sdk.Implementation{Name: "sluice", Title: "Sluice", Version: cmp.Or(c.Version, "unknown")},
+		caps: logging(&sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}, Resources: &sdk.ResourceCapabilities{}}),
 	}
 	d.life, d.ended = context.WithCancel(ctx)
 	d.kept, d.brief = d.server(), d.server()
@@ -157,8 +159,7 @@ const instructions = "These tools run through Sluice: each call is checked again
 
 func (d *Door) server() *sdk.Server {
 	o := &sdk.ServerOptions{
-		Instructions: instructions,
-		Capabilities: logging(&sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{ListChanged: true}, Resources: &sdk.ResourceCapabilities{}}),
+		Instructions: instructions, Capabilities: d.caps,
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
 			c.TTLMs, c.CacheScope = int(listFresh.Milliseconds()), "private"
 		},

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy/access"
 	"github.com/sluice-run/sluice/tools"
 )
@@ -97,6 +99,41 @@ func TestOnlyTheChosenAndTheAllowed(t *testing.T) {
 			t.Errorf("%q: %v", pattern, err)
 		}
 	}
+}
+
+// TestAToolWhoseCircuitIsOpen is not listed, and is no unknown one, also at a door that has
+// never seen it otherwise.
+func TestAToolWhoseCircuitIsOpen(t *testing.T) {
+	w := newWorld(t, making{})
+	_, err := w.desk.OpenCircuit(t.Context(), lifecycle.BreakerConfig{}, lifecycle.Circuit{Tool: "echo"}, time.Hour, events.Principal{ID: "op"}, "")
+	must(t, err)
+	d := New(t.Context(), Config{})
+	t.Cleanup(d.Close)
+	b := w.backend()
+	must(t, d.Use(t.Context(), Backend{Desk: b.Desk, Tools: func(ctx context.Context) ([]Tool, error) {
+		list, err := b.Tools(ctx)
+		for i := range list {
+			list[i].Off = list[i].Name == "echo"
+		}
+		return list, err
+	}}))
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- d.Speak(t.Context(), Streams{In: inR, Out: outW}) }()
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil).Connect(within(t), &sdk.IOTransport{Reader: outR, Writer: inW}, nil)
+	must(t, err)
+	if names := toolNames(all(t, s)); slices.Contains(names, "echo") || !slices.Contains(names, "nil") {
+		t.Errorf("the list is %q", names)
+	}
+	if r := call(t, s, "echo", map[string]any{"v": 1}); !r.IsError || !strings.HasPrefix(say(r), "CIRCUIT_OPEN: ") {
+		t.Errorf("%q", say(r))
+	}
+	if _, err := s.CallTool(within(t), &sdk.CallToolParams{Name: "nowhere"}); err == nil {
+		t.Error("there is no such tool")
+	}
+	_ = inW.Close()
+	must(t, <-ended)
 }
 
 // TestPages: a list of a thousand tools comes in pages, each tool once.

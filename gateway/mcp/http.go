@@ -56,13 +56,18 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	asked := body
 	body, held, err := d.ids.in(body)
-	if err == nil && r.Method == http.MethodPost && !json.Valid(body) {
+	var id json.RawMessage
+	switch {
+	case err != nil || r.Method != http.MethodPost:
+	case !json.Valid(body):
 		err = &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the body is not one JSON value"}
+	case !v.stream && v.session == "" && lacksSession(asked):
+		id, err = idOf(asked), errNoSession
 	}
 	if err != nil {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write(refusal(nil, err)) // whoever asked may have gone
+		_, _ = w.Write(refusal(id, err)) // whoever asked may have gone
 		return
 	}
 	r = r.Clone(r.Context())
@@ -102,6 +107,19 @@ func brief(r *http.Request, body []byte) bool {
 	}
 	return bytes.Contains(body, versionField)
 }
+
+// lacksSession says that a message without a session is a request that needs one.
+func lacksSession(body []byte) bool {
+	method := ""
+	members(body, func(name string, s span) {
+		if name == methodMember {
+			_ = json.Unmarshal(s.in(body), &method) // what is no text is no method
+		}
+	})
+	return method != "" && method != "initialize" && method != "ping" && idOf(body) != nil
+}
+
+var errNoSession = unanswerable("there is no session: send initialize first, and then the %s of its answer with every request; requests of %s need none", sessionHeader, sinceStateless)
 
 // ownerOf is whose session one is. Those who are believed have each other's.
 func ownerOf(who access.Identity) string {

@@ -95,6 +95,14 @@ func TestWhatIsNotTakenIsRefusedInJSON(t *testing.T) {
 			t.Errorf("%s: %d %s", body, status, said)
 		}
 	}
+	p.header.Del(sessionHeader)
+	if status, said := p.post(`{"jsonrpc":"2.0","id":2.5,"method":"tools/call","params":{"name":"echo"}}`); status != http.StatusBadRequest ||
+		!strings.Contains(said, `"id":2.5,"error":{"code":-32600,"message":"there is no session: send initialize first`) {
+		t.Errorf("without a session: %d %s", status, said)
+	}
+	if status, said := p.post(`{"jsonrpc":"2.0","id":6,"method":"ping"}`); status != http.StatusOK || !strings.Contains(said, `"result":{}`) {
+		t.Errorf("a sign of life without a session: %d %s", status, said)
+	}
 }
 
 // TestNeighboursAreTwo: ids that would be one to float64 are two requests of a session at
@@ -160,10 +168,12 @@ func TestIDsAtStreams(t *testing.T) {
 		`[{"jsonrpc":"2.0","id":1.5,"method":"ping"}]`: `{"jsonrpc":"2.0","id":1.5,"result":`,
 		`[[]]`: `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
 		`5`:    `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
-		`{"jsonrpc":"1.0","id":9.5,"method":"ping"}`:      `{"jsonrpc":"2.0","id":9.5,"error":{"code":-32600,`,
-		`{"jsonrpc":"2.0","id":null,"method":"ping"}`:     `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
-		`{"jsonrpc":"2.0","id":[1],"method":"ping"}`:      `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
-		strings.Repeat(" ", 9<<20) + `{"jsonrpc":"2.0",}`: `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		`{"jsonrpc":"1.0","id":9.5,"method":"ping"}`:                                                                     `{"jsonrpc":"2.0","id":9.5,"error":{"code":-32600,`,
+		`{"jsonrpc":"2.0","id":null,"method":"ping"}`:                                                                    `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		`{"jsonrpc":"2.0","id":[1],"method":"ping"}`:                                                                     `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		strings.Repeat(" ", 9<<20) + `{"jsonrpc":"2.0",}`:                                                                `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`,
+		`{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{"a":["` + strings.Repeat("x", 9<<20) + `"]}}`:       `{"jsonrpc":"2.0","id":"big","error":{"code":-32600,`,
+		`{"method":"tools/call","params":{"a":"\"id\":1 ` + strings.Repeat(`{"`, 9<<19) + `"},"jsonrpc":"2.0","id":8.5}`: `{"jsonrpc":"2.0","id":8.5,"error":{"code":-32600,`,
 	} {
 		if got := ask(line); !strings.HasPrefix(got, want) {
 			t.Errorf("%.60q is answered %s", line, got)
@@ -174,6 +184,41 @@ func TestIDsAtStreams(t *testing.T) {
 	}
 	_ = inW.Close()
 	must(t, <-ended)
+}
+
+// TestASecondInitialize at one pipe is answered as the first one: of another client behind a
+// program between, or of one that has asked in the newest revision before. What comes then is
+// answered as the older revision has it.
+func TestASecondInitialize(t *testing.T) {
+	initialize := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+	for _, first := range []string{
+		initialize,
+		`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}}}`,
+	} {
+		w := newWorld(t, making{})
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- w.door.Speak(t.Context(), Streams{In: inR, Out: outW})
+			_ = outW.Close()
+		}()
+		lines := bufio.NewScanner(outR)
+		for i, one := range []struct{ line, says string }{
+			{first, `"result":{`},
+			{initialize, `"protocolVersion":"2025-03-26"`},
+			{`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"v":1}}}`, `"content":[{"type":"text","text":"1"}]`},
+		} {
+			go func() { _, _ = io.WriteString(inW, one.line+"\n") }()
+			for lines.Scan() && !strings.Contains(lines.Text(), `"id":`) { // changes of the list
+			}
+			if got := lines.Text(); !strings.Contains(got, one.says) || i > 0 && strings.Contains(got, "structuredContent") {
+				t.Errorf("behind %.60s: %s is answered %s", first, one.line, got)
+			}
+		}
+		_ = inW.Close()
+		must(t, <-ended)
+	}
 }
 
 // TestAClientThatDoesNotRead holds nothing up: the door closes, and Speak returns.

@@ -29,9 +29,9 @@ func (c *calling) answerer() events.Principal {
 	case cfg.Inbox:
 		return events.Principal{}
 	case who != "":
-		return events.Principal{ID: who, Kind: lifecycle.KindPerson}
+		return events.Principal{ID: who, Kind: lifecycle.KindPerson, Via: events.ViaMCP}
 	case cfg.AskClients:
-		return events.Principal{ID: atClient + c.order.turn.Principal.ID, Kind: lifecycle.KindService}
+		return events.Principal{ID: atClient + c.order.turn.Principal.ID, Kind: lifecycle.KindService, Via: events.ViaMCP}
 	}
 	return events.Principal{}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -87,19 +88,36 @@ func (l *linesIn) line() ([]byte, error) {
 	size := 0
 	for {
 		part, err := l.read.ReadSlice('\n')
-		if size += len(part); size <= gateway.MaxBody {
-			out = append(out, part...)
-		} else {
-			out = nil
+		out = append(out, part...)
+		if size += len(part); size > gateway.MaxBody && len(out) > 2*endOfLine {
+			out = append(out[:endOfLine:endOfLine], out[len(out)-endOfLine:]...)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
 		if size > gateway.MaxBody {
-			l.back.answer(nil, unanswerable("a message of %d bytes: at most %d are read", size, gateway.MaxBody))
+			l.back.answer(idOfEnds(out), unanswerable("a message of %d bytes: at most %d are read", size, gateway.MaxBody))
+			out = nil
 		}
 		return out, err
 	}
+}
+
+// endOfLine is how many bytes of either end of a line are kept that is too long.
+const endOfLine = 4 << 10
+
+// idAtEnd is where libraries write an id that do not begin with it.
+var idAtEnd = regexp.MustCompile(`,\s*"id"\s*:\s*("[^"\\]*"|-?[0-9.eE+-]+)\s*\}\s*$`)
+
+// idOfEnds is the id of a message of which only both ends are there; nil where neither has it.
+func idOfEnds(ends []byte) json.RawMessage {
+	if id := idOf(ends); id != nil { // as far as it can be read
+		return id
+	}
+	if m := idAtEnd.FindSubmatch(ends); m != nil && json.Valid(m[1]) && len(m[1]) <= maxID {
+		return bytes.Clone(m[1])
+	}
+	return nil
 }
 
 // Close is io.Closer's.

@@ -29,6 +29,7 @@ type Tool struct {
 	Tier        events.Tier     `json:"tier"`             // of a call whatever its arguments, where Varies is false
 	Varies      bool            `json:"varies,omitempty"` // the tier depends on the arguments, and is Tier at the strictest
 	Keyed       bool            `json:"keyed,omitempty"`  // the same call again has no second effect
+	Off         bool            `json:"off,omitempty"`    // its circuit is open: it is not listed, and whoever calls it is told so by the gates
 }
 
 // Bounds of a page of the list. A tool is never left out for its size.
@@ -84,12 +85,15 @@ func (d *Door) chosen(name string) bool {
 	})
 }
 
-// middleware answers tools/list by itself, reads either spelling of the tool that is called,
+// middleware answers tools/list and a second initialize by itself, reads either spelling of the tool that is called,
 // and looks whether it has come since the last look.
 func (d *Door) middleware(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		if err := checkLevel(req); err != nil {
 			return nil, err
+		}
+		if again := d.begunAgain(req); again != nil {
+			return again, nil
 		}
 		switch r := req.(type) {
 		case *sdk.ListToolsRequest:
@@ -162,7 +166,7 @@ func (d *Door) show(list []Tool) []Tool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, t := range list {
-		d.all[t.Name] = t // what has gone stays: its circuit may be open, and the gates say so to whoever calls it
+		d.all[t.Name] = t // what has gone stays: the gates say so to whoever calls it
 	}
 	if len(d.all) > maxGone+len(list) {
 		d.forgetGone(next)
@@ -216,9 +220,8 @@ func (d *Door) list(ctx context.Context, req *sdk.ListToolsRequest) (*sdk.ListTo
 	if err != nil {
 		return nil, err
 	}
-	if may := d.cfg.Allow(v.principal().ID); may != nil {
-		list = slices.DeleteFunc(list, func(t Tool) bool { return !slices.Contains(may, t.Name) })
-	}
+	may := d.cfg.Allow(v.principal().ID)
+	list = slices.DeleteFunc(list, func(t Tool) bool { return t.Off || may != nil && !slices.Contains(may, t.Name) })
 	after := ""
 	if req.Params != nil {
 		if after, err = readCursor(req.Params.Cursor); err != nil {

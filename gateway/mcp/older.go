@@ -19,6 +19,32 @@ func logging(c *sdk.ServerCapabilities) *sdk.ServerCapabilities {
 	return c
 }
 
+// olderRevisions are those that begin with initialize, oldest first.
+var olderRevisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
+
+// begunAgain answers an initialize on a connection that has begun already, which the SDK
+// refuses: a program between several clients and one pipe passes each one's on, and a client
+// of both kinds may have asked with server/discover first. nil: it is none, or the first.
+func (d *Door) begunAgain(req sdk.Request) sdk.Result {
+	asked, ok := req.GetParams().(*sdk.InitializeParams)
+	ss, is := req.GetSession().(*sdk.ServerSession)
+	if !ok || !is || asked == nil || ss.InitializeParams() == nil {
+		return nil
+	}
+	version := olderRevisions[len(olderRevisions)-1]
+	if slices.Contains(olderRevisions, asked.ProtocolVersion) {
+		version = asked.ProtocolVersion
+	}
+	return &sdk.InitializeResult{ProtocolVersion: version, Capabilities: d.caps, Instructions: instructions, ServerInfo: d.impl}
+}
+
+// newer says whether a request is one of 2026-07-28 or later: those say so themselves, where
+// the connection's first one may have said anything.
+func newer(req *sdk.CallToolRequest) bool {
+	version, _ := req.Params.Meta[sdk.MetaKeyProtocolVersion].(string)
+	return version >= sinceStateless
+}
+
 // levels are those of log messages, in the protocol.
 var levels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 

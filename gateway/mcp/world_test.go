@@ -16,7 +16,6 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/oklog/ulid/v2"
-	"go.uber.org/goleak"
 
 	"github.com/sluice-run/sluice/actors"
 	"github.com/sluice-run/sluice/bus"
@@ -34,7 +33,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, append(leaks.OfServers, leaks.OfActors)...)
+	leaks.Main(m, append(leaks.OfServers, leaks.OfActors)...)
 }
 
 // patience is how long a fact may take that must come.

@@ -92,6 +92,9 @@ func TestAgents(t *testing.T) { travelAll(t, agents(t, npm.Node(t), nil)) }
 // TestAgentInGo is TestAgents for the example that needs no packages.
 func TestAgentInGo(t *testing.T) { travelAll(t, []agent{goAgent(t)}) }
 
+// TestAgentInPython is TestAgents for the one that needs nothing but Python.
+func TestAgentInPython(t *testing.T) { travelAll(t, []agent{pythonAgent(t)}) }
+
 // TestNewestSDKs: the examples are the same with the SDKs' newest releases, on a newer Node.js.
 func TestNewestSDKs(t *testing.T) { travelAll(t, agents(t, npm.Node22(t), newest)) }
 
@@ -188,6 +191,9 @@ func TestAgentOutlivesTheNode(t *testing.T) {
 
 // TestAgentInGoOutlivesTheNode is TestAgentOutlivesTheNode for Go's client.
 func TestAgentInGoOutlivesTheNode(t *testing.T) { outliveBoth(t, goAgent(t)) }
+
+// TestAgentInPythonOutlivesTheNode is TestAgentOutlivesTheNode for Python's urllib.
+func TestAgentInPythonOutlivesTheNode(t *testing.T) { outliveBoth(t, pythonAgent(t)) }
 
 func outliveBoth(t *testing.T, a agent) {
 	for _, how := range []string{"whole", "stream"} {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/client"
+	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/test/model"
 	"github.com/sluice-run/sluice/test/npm"
 	"github.com/sluice-run/sluice/test/ports"
@@ -41,13 +39,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code := m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return leaks.Run(m)
 }
 
 // build makes bin/NAME of each folder, without the race detector: what runs here is to be
@@ -229,6 +221,19 @@ func agents(t *testing.T, node string, packages map[string][]string) []agent {
 // goAgent is the example in Go.
 func goAgent(t *testing.T) agent {
 	return agent{name: "go", api: "/v1/chat/completions", cmd: []string{filepath.Join(bin, "agent")}, dir: t.TempDir()}
+}
+
+// pythonAgent is the example in Python, which needs no packages.
+func pythonAgent(t *testing.T) agent {
+	t.Helper()
+	if out, err := exec.Command("python3", "-c", "import sys; sys.exit(sys.version_info < (3, 9))").CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED, and with it the example in Python: no Python 3.9 or newer here: %v %s", err, out)
+	}
+	file, err := filepath.Abs(filepath.Join("..", "..", "examples", "python", "agent.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return agent{name: "python", api: "/v1/chat/completions", cmd: []string{"python3", "-B", file}, dir: t.TempDir()}
 }
 
 // answersOf are the answers that stand in what a model was sent, whatever its form, in order:

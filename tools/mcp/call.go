@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,7 +127,7 @@ func (x *session) call(ctx, outer context.Context, in tools.Invocation, d defini
 	switch {
 	case r == nil:
 		x.tap.keeps(f)
-		if x.pipe != nil && errors.Is(context.Cause(ctx), errSlow) && x.tap.heard.Load() < began.UnixNano() {
+		if x.pipe != nil && slow(ctx) && x.tap.heard.Load() < began.UnixNano() {
 			x.silent.Store(true)
 		}
 		return events.Result{}, !sent && callers.Err() == nil, x.broken(ctx, outer, sent, err)
@@ -135,6 +136,13 @@ func (x *session) call(ctx, outer context.Context, in tools.Invocation, d defini
 	}
 	res, err := d.resultOf(outer, r.Result)
 	return res, false, err
+}
+
+// slow says that ctx has ended since the server did not answer in time: it was given up for
+// that, or, on a busy machine, its attempt was first.
+func slow(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, errSlow) || errors.Is(cause, tools.ErrDeadline)
 }
 
 // lateTo tells what a server answers that nobody waits for any more. It is called on the
@@ -263,7 +271,11 @@ func (x *session) refused(err error) error {
 	if !errors.As(err, &w) {
 		return e
 	}
-	e.Message = clip(fmt.Sprintf("%s (error %d of server %s)", visibleLines(w.Message), w.Code, x.server.Name), maxMessage)
+	said := cmp.Or(strings.TrimSpace(visibleLines(w.Message)), "it does not say why")
+	e.Message = clip(fmt.Sprintf("%s (error %d of server %s)", said, w.Code, x.server.Name), maxMessage)
+	if w.Code >= codeTooLarge && w.Code <= codeUnreadable { // ours, and no code that the server has ever said
+		e.Message = clip(fmt.Sprintf("%s (server %s)", said, x.server.Name), maxMessage)
+	}
 	switch {
 	case w.Code == jsonrpc.CodeInvalidParams && unknownTool.MatchString(w.Message), w.Code == jsonrpc.CodeMethodNotFound, w.Code == codeResource:
 		e.Code, e.Effects = events.MCPNotFound, events.EffectsNone
@@ -277,8 +289,6 @@ func (x *session) refused(err error) error {
 		e.Effects = events.EffectsNone
 	case w.Code == mcp.CodeURLElicitationRequired && x.revision() < newRevision:
 		return visits(w, e)
-	case w.Code == codeUnreadable:
-		e.Message = fmt.Sprintf("%s (server %s)", w.Message, x.server.Name)
 	case w.Code == codeTooLarge:
 		e.Code, e.Effects = events.TooLarge, events.EffectsDone
 	case w.Code == codeNoResponse:

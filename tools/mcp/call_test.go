@@ -57,6 +57,8 @@ func TestWhatAnswersMean(t *testing.T) {
 		`perror {"code":-32601,"message":"Method not found"}`:          {events.ClassTool, events.MCPNotFound, events.EffectsNone, "Method not found"},
 		`perror {"code":-32603,"message":"it broke \u001b[2K inside"}`: {events.ClassTool, events.MCPExecutionError, events.EffectsPossible, `it broke \u001b[2K inside`},
 		`perror {"code":-32600,"message":"what?"}`:                     {events.ClassTool, events.MCPExecutionError, events.EffectsNone, "what?"},
+		`perror {"code":-32000,"message":" "}`:                         {events.ClassTool, events.MCPExecutionError, events.EffectsPossible, "it does not say why (error -32000 of server "},
+		`perror {"code":-32096,"message":"its own"}`:                   {events.ClassTool, events.MCPExecutionError, events.EffectsPossible, "its own (error -32096 of server "},
 		`sampling {}`:                  {events.ClassTool, events.MCPExecutionError, events.EffectsPossible, "sampling/createMessage is not offered"},
 		`busy {}`:                      {events.ClassUnavailable, events.MCPNetworkError, events.EffectsPossible, "busy"},
 		`odd {}`:                       {events.ClassTool, events.MCPExecutionError, events.EffectsPossible, "a kind that is not known here: task"},
@@ -222,7 +224,7 @@ func TestACancelIsOneCalls(t *testing.T) {
 }
 
 func TestADeadlineIsToldToTheServer(t *testing.T) {
-	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, _ *Config) { s.Limits.Wall = time.Second })
+	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, _ *Config) { s.Limits.Wall = 4 * time.Second })
 	r := w.call("held", `{}`)
 	if r.Class != events.ClassTimeout || r.Result.Error.Code != events.MCPTimeout || r.Effects != events.EffectsPossible || !r.Confirmed {
 		t.Errorf("%+v", r)
@@ -239,7 +241,7 @@ func TestADeadlineIsToldToTheServer(t *testing.T) {
 }
 
 func TestACallThatCannotBeSentHasDoneNothing(t *testing.T) {
-	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, _ *Config) { s.AtOnce, s.Limits.Wall = 1, 2*time.Second })
+	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, _ *Config) { s.AtOnce, s.Limits.Wall = 1, 5*time.Second })
 	first := make(chan tools.Report, 1)
 	go func() { first <- w.call("held", `{}`) }()
 	until(t, "the first call is there", func() bool { return w.noted("call ") == 1 })

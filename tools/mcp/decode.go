@@ -95,9 +95,6 @@ func decodeFor(id int64, data []byte) (jsonrpc.Message, error) {
 // errOthers says that an answer is that to another request.
 var errOthers = errors.New("the server answers a request that it was not asked here")
 
-// codeUnreadable is ours: there was an answer, and it cannot be decoded.
-const codeUnreadable = -32095
-
 const whyUnreadable = "the server has answered, and its answer cannot be read: it is no message of JSON-RPC 2.0, or nested too deep"
 
 // unreadable are errors in the place of answers that cannot be decoded, for the requests

@@ -21,6 +21,7 @@ type flight struct {
 	trace string // W3C trace context that goes with it; "" means none
 
 	progress func(json.RawMessage) // the parameters of one progress; quick
+	barren   atomic.Int32          // how often its stream was asked for again in vain
 
 	mu     sync.Mutex
 	id     *int64 // over HTTP, once it is known
@@ -49,6 +50,13 @@ func (f *flight) asks(id int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.id = &id
+}
+
+// number is the request's id; nil where none is known.
+func (f *flight) number() *int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.id
 }
 
 // answeredBy says whether r has the request's id.

@@ -133,7 +133,8 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a.answers {
 		_ = w.tap.asks(-1)
 	}
-	ctx, stop := context.WithCancelCause(req.Context())
+	outer := req.Context()
+	ctx, stop := context.WithCancelCause(outer)
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: a.f.leaves})
 	req = req.Clone(ctx)
 	for name, v := range w.headers {
@@ -155,13 +156,20 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 			err = cause
 		}
 		stop(nil)
-		if req.Method == http.MethodGet && !a.wanted {
-			return plain(req, http.StatusMethodNotAllowed, ""), nil // no stream of notifications: see deaf
+		if req.Method == http.MethodGet && outer.Err() == nil {
+			return w.untaken(outer, req, a, nil, err)
 		}
 		return nil, err
 	}
 	resp.Body = &released{ReadCloser: resp.Body, release: func() { stop(nil) }}
-	return w.answered(req, resp, a), nil
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case req.Method == http.MethodGet && (resp.StatusCode != http.StatusOK || media != "text/event-stream"):
+		return w.untaken(outer, req, a, resp, nil)
+	case req.Method == http.MethodGet && !a.wanted:
+		w.deaf.Store(false)
+	}
+	return w.answered(req, resp, media, a), nil
 }
 
 // released is a body that frees what its request holds once it is closed.
@@ -177,11 +185,12 @@ func (r *released) Close() error {
 }
 
 // answered is what the SDK is to see of an answer.
-func (w *wire) answered(req *http.Request, resp *http.Response, a asked) *http.Response {
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	gone := resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" && (a.id == nil || !w.sessionLives(req))
+func (w *wire) answered(req *http.Request, resp *http.Response, media string, a asked) *http.Response {
+	if req.Header.Get("Mcp-Session-Id") != "" {
+		resp.Header.Del("Mcp-Session-Id") // it was given at the beginning: another one would end the session
+	}
 	switch {
-	case gone:
+	case w.gone(req, resp, a):
 		a.f.returns()
 		return resp // the session is over, and the SDK ends it
 	case media == "text/event-stream" && resp.StatusCode == http.StatusOK:
@@ -197,6 +206,12 @@ func (w *wire) answered(req *http.Request, resp *http.Response, a asked) *http.R
 	return resp
 }
 
+// gone says that an answer is that of a server which does not know the session.
+func (w *wire) gone(req *http.Request, resp *http.Response, a asked) bool {
+	known := a.id == nil && req.Method != http.MethodGet // what wants no answer is not told otherwise of anything else
+	return resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" && (known || !w.sessionLives(req))
+}
+
 // sessionLives asks, after a request was answered 404, whether it is the session that is
 // not there: servers say the same of a tool or a resource, and all other calls live in
 // that session. The protocol has a sign of life for it, which says 404 only to the former.
@@ -205,6 +220,10 @@ func (w *wire) sessionLives(req *http.Request) bool {
 	defer stop()
 	ask := req.Clone(ctx)
 	const ping = `{"jsonrpc":"2.0","id":"` + ownEvent + `ping","method":"ping"}`
+	ask.Method = http.MethodPost
+	ask.Header.Set("Content-Type", "application/json")
+	ask.Header.Set("Accept", "application/json, text/event-stream")
+	ask.Header.Del("Last-Event-Id")
 	ask.Body, ask.GetBody, ask.ContentLength = io.NopCloser(strings.NewReader(ping)), nil, int64(len(ping))
 	for name := range ask.Header { // what was said of the request itself
 		if strings.HasPrefix(name, "Mcp-") && name != "Mcp-Session-Id" && name != "Mcp-Protocol-Version" {
@@ -282,9 +301,6 @@ func (w *wire) read(resp *http.Response, a asked, media string, body []byte) jso
 	return failing(*a.id, codeNoResponse, fmt.Sprintf("the server's answer is no message (%s)", shown(cmp.Or(media, "no type"))))
 }
 
-// codeStatus is ours: the server answered with a status of HTTP, and no message.
-const codeStatus = -32096
-
 // status is the data of an error with codeStatus.
 type status struct {
 	Status int   `json:"status"`
@@ -305,7 +321,7 @@ func refusal(id int64, resp *http.Response) *jsonrpc.Response {
 
 // stream sees the messages of a stream of events pass.
 func (w *wire) stream(req *http.Request, body io.ReadCloser, a asked) io.ReadCloser {
-	s := &eventStream{body: body, wire: w, asked: a}
+	s := &eventStream{body: body, wire: w, asked: a, from: req.Header.Get("Last-Event-Id")}
 	if req.Method == http.MethodGet && !a.wanted {
 		// The SDK gives up a session whose stream ends a few times without an event that
 		// has an id, as an idle one's does.

@@ -175,7 +175,7 @@ func TestHTTPSilenceIsATimeout(t *testing.T) {
 				_ = http.NewResponseController(rw).Flush()
 				<-r.Context().Done()
 			})
-		}, tierOf(events.Irreversible), func(_ *world, s *Server, _ *Config) { s.Limits.Wall = 2 * time.Second })
+		}, tierOf(events.Irreversible), func(_ *world, s *Server, _ *Config) { s.Limits.Wall = 4 * time.Second })
 		if r := w.call("charge", `{}`); r.Class != events.ClassTimeout || r.Effects != events.EffectsPossible || r.Answered {
 			t.Errorf("%+v: %+v", r, r.Result.Error)
 		}
@@ -287,6 +287,66 @@ func TestHTTPServerWithoutNotifications(t *testing.T) {
 			})
 			if r := w.call("echo", `{"v":1}`); r.Class != events.ClassOK {
 				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestHTTPServerThatNamesItsSessionAnew: some give each answer an id.
+func TestHTTPServerThatNamesItsSessionAnew(t *testing.T) {
+	w, _ := over(t, mcptest.Options{Revision: mcptest.Old}, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if strings.Contains(mcptest.Peek(r), `"blank"`) {
+				rw.Header().Set("Mcp-Session-Id", "another")
+			}
+			h.ServeHTTP(rw, r)
+		})
+	})
+	for range 2 {
+		if r := w.call("blank", `{}`); r.Class != events.ClassOK || w.noted("initialize") != 1 {
+			t.Errorf("%d sessions: %+v", w.noted("initialize"), r)
+		}
+	}
+}
+
+// TestHTTPStreamThatCannotBeTakenUpAgain: a stream that has ended with an id, and which the
+// server does not give again, is its call's fault alone; that of notifications is nobody's.
+func TestHTTPStreamThatCannotBeTakenUpAgain(t *testing.T) {
+	for what, again := range map[string]http.HandlerFunc{
+		"404":   func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "no such stream", http.StatusNotFound) },
+		"405":   func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "not here", http.StatusMethodNotAllowed) },
+		"502":   func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "no upstream", http.StatusBadGateway) },
+		"reset": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"page":  func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("<html>")) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var told atomic.Int64
+			w, _ := over(t, mcptest.Options{Revision: mcptest.Old}, func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					switch {
+					case r.Method == http.MethodGet && (told.Add(1) > 1 || r.Header.Get("Last-Event-Id") != ""):
+						again(rw, r)
+					case r.Method == http.MethodGet: // notifications, which end at once
+						rw.Header().Set("Content-Type", "text/event-stream")
+					case strings.Contains(mcptest.Peek(r), `"charge"`):
+						rw.Header().Set("Content-Type", "text/event-stream")
+						_, _ = rw.Write([]byte("id: 7\nretry: 10\ndata: \n\n"))
+					default:
+						h.ServeHTTP(rw, r)
+					}
+				})
+			}, tierOf(events.Irreversible))
+			beside := make(chan tools.Report, 1)
+			go func() { beside <- w.call("sleep", `{"ms":4000}`) }()
+			until(t, "the call beside it is there", func() bool { return w.noted("call ") == 1 })
+			r := w.call("charge", `{}`)
+			if r.Class != events.ClassUnavailable || r.Effects != events.EffectsPossible {
+				t.Errorf("%+v", r)
+			}
+			until(t, "the notifications were asked for again", func() bool { return told.Load() > 1 })
+			if r := <-beside; r.Class != events.ClassOK || w.noted("initialize") != 1 {
+				t.Errorf("%d sessions: %+v %+v", w.noted("initialize"), r, r.Result.Error)
 			}
 		})
 	}

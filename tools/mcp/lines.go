@@ -40,13 +40,20 @@ type lines struct {
 
 // Bounds of what is passed over.
 const (
-	maxGarbage     = 10_000 // lines of one connection
-	toldGarbage    = 5      // of which so many are logged
-	maxBatch       = 1000   // messages in one line
-	headOfLine     = 4 << 10
-	tailOfLine     = 256
-	codeTooLarge   = -32098 // ours: an answer that was over the bound
-	codeNoResponse = -32097 // ours: there will be no answer
+	maxGarbage  = 10_000 // lines of one connection
+	toldGarbage = 5      // of which so many are logged
+	maxBatch    = 1000   // messages in one line
+	headOfLine  = 4 << 10
+	tailOfLine  = 256
+)
+
+// Codes of errors of ours in the place of an answer: none of those that JSON-RPC leaves to
+// servers.
+const (
+	codeTooLarge   = -9_032_098 // an answer that was over the bound
+	codeNoResponse = -9_032_097 // there will be no answer
+	codeStatus     = -9_032_096 // a status of HTTP, and no message
+	codeUnreadable = -9_032_095 // there was an answer, and it cannot be decoded
 )
 
 func newLines(in io.ReadCloser, out io.WriteCloser, t *tap, log *slog.Logger) *lines {

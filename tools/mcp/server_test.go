@@ -316,7 +316,7 @@ func TestAServerThatOnlyAsks(t *testing.T) {
 // A server that does not answer any more, and whose process lives, is begun anew.
 func TestAServerThatHangs(t *testing.T) {
 	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, c *Config) {
-		s.Limits.Wall = time.Second
+		s.Limits.Wall = 3 * time.Second
 		c.Times.Ping, c.Times.Pong, c.Times.Close = time.Hour, 200*time.Millisecond, 100*time.Millisecond
 	})
 	if r := w.call("stall", `{}`); r.Class != events.ClassTimeout || r.Result.Error.Code != events.MCPTimeout {

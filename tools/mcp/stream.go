@@ -21,7 +21,8 @@ type eventStream struct {
 	in      *bufio.Reader
 	out     bytes.Buffer // what the SDK has not read yet
 	err     error        // what it is told then
-	ids     bool         // events have ids: the stream can be taken up again
+	from    string       // id of the event behind which it was taken up again; "" where it was not
+	ids     bool         // a newer event has an id: the stream can be taken up again from there
 	settled bool         // the answer has passed
 }
 
@@ -58,8 +59,8 @@ func (s *eventStream) next() {
 		s.fails(codeTooLarge, "the server's answer is over the bound of what is taken")
 		s.err = io.EOF
 	default:
-		if !s.ids {
-			s.fails(codeNoResponse, "the connection broke before the answer came")
+		if !s.ids && (s.from == "" || s.asked.f.barren.Add(1) >= barren) {
+			s.fails(codeNoResponse, broke)
 		}
 		if s.asked.method == "subscriptions/listen" {
 			s.wire.deaf.Store(true)
@@ -122,7 +123,7 @@ func (s *eventStream) line(room int) ([]byte, error) {
 
 // pass gives the SDK what it is to see of an event.
 func (s *eventStream) pass(e event) {
-	s.ids = s.ids || e.id != ""
+	s.ids = s.ids || e.id != "" && e.id != s.from
 	var msg jsonrpc.Message
 	if len(e.data) > 0 && (e.name == "" || e.name == "message") {
 		msg = s.message(e.data)
@@ -185,10 +186,14 @@ func (s *eventStream) message(data []byte) jsonrpc.Message {
 
 // fails tells the SDK and who looks on that there will be no answer.
 func (s *eventStream) fails(code int64, why string) {
-	if s.settled || s.asked.id == nil {
+	id := s.asked.id
+	if id == nil && s.asked.wanted { // taken up again
+		id = s.asked.f.number()
+	}
+	if s.settled || id == nil {
 		return
 	}
-	r := failing(*s.asked.id, code, why)
+	r := failing(*id, code, why)
 	s.settled = true
 	s.asked.f.lands(r)
 	s.put(r)

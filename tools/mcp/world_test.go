@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/tools"
 	"github.com/sluice-run/sluice/tools/mcp/mcptest"
 )
@@ -21,7 +20,7 @@ import (
 // TestMain checks for goroutines that are left, and is the server that tests start.
 func TestMain(m *testing.M) {
 	mcptest.Main(context.Background())
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // patience is how long a fact may take to come that must come.

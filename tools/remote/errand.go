@@ -114,7 +114,7 @@ func nonsense(format string, args ...any) *tools.Error {
 // where it fails: only who is handed the errand may.
 func (c *chat) offer(ctx context.Context) error {
 	end := time.Now().Add(c.r.cfg.silence())
-	why := "no worker has answered"
+	why, nobody := "no worker has answered", false
 	for {
 		if err := c.ask(); err != nil {
 			return absent("%v", err)
@@ -124,9 +124,10 @@ func (c *chat) offer(ctx context.Context) error {
 			s, err := c.hear(ctx, earlier(again, end))
 			switch {
 			case err == nil && s.Nobody:
-				why, again = "no worker serves it now", time.Now().Add(nobodyThis)
+				why, again, nobody = "no worker serves it now", time.Now().Add(nobodyThis), true
 				continue
 			case err == nil:
+				nobody = false
 				var pause time.Duration
 				if pause, err = c.taken(s, &why); err != nil || c.worker != (bus.Worker{}) {
 					return err
@@ -138,13 +139,15 @@ func (c *chat) offer(ctx context.Context) error {
 			case ctx.Err() != nil:
 				return &tools.Error{Class: events.ClassCancelled, Effects: events.EffectsNone, Message: "no worker had begun it"}
 			case errors.Is(err, bus.ErrUnavailable):
-				why = "the way to the workers is cut"
+				why, nobody = "the way to the workers is cut", false
 				c.wait(ctx, nobodyThis)
 			}
 			break
 		}
 		if !time.Now().Before(end) || c.r.ctx.Err() != nil {
-			return absent("%s", why)
+			err := absent("%s", why)
+			err.Absent = nobody
+			return err
 		}
 	}
 }

@@ -187,6 +187,9 @@ func TestNobodyTakesIt(t *testing.T) {
 					t.Errorf("it was offered for %v", d)
 				}
 				is(t, r, events.ClassUnavailable, events.EffectsNone, "not begun")
+				if r.Absent {
+					t.Error("somebody was asked")
+				}
 			})
 		})
 	}
@@ -196,7 +199,11 @@ func TestNobodyTakesIt(t *testing.T) {
 			h.here("saw", definition(events.Irreversible))
 			s.there("saw", true)
 			h.leave()
-			is(t, s.call(s.t.Context(), "saw", tools.Options{}), events.ClassUnavailable, events.EffectsNone, "no worker serves it")
+			r := s.call(s.t.Context(), "saw", tools.Options{})
+			is(t, r, events.ClassUnavailable, events.EffectsNone, "no worker serves it")
+			if !r.Absent {
+				t.Error("nobody was there to be asked")
+			}
 		})
 	})
 }

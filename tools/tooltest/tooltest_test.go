@@ -10,13 +10,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/tools"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 type args struct {
 	V string `json:"v" jsonschema:"anything"`
