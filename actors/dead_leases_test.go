@@ -39,7 +39,8 @@ func TestADeadNodesLeasesOfEndedCalls(t *testing.T) {
 		{lockCell("a lock"), lifecycle.LockState{Holds: []lifecycle.Hold{hold(ended, "old")}}, nil},
 		{lockCell("another lock"), lifecycle.LockState{Holds: []lifecycle.Hold{others}}, lifecycle.LockState{Holds: []lifecycle.Hold{others}}},
 		{
-			lockCell("of nobody's"), lifecycle.LockState{Holds: []lifecycle.Hold{hold(gone, "old"), hold(none, "old"), hold("?", "old")}},
+			lockCell("of nobody's"),
+			lifecycle.LockState{Holds: []lifecycle.Hold{hold(gone, "old"), hold(none, "old"), hold("?", "old")}},
 			lifecycle.LockState{Holds: []lifecycle.Hold{hold(gone, "old"), hold(none, "old"), hold("?", "old")}},
 		},
 		{bus.LimitCell(bus.RateCells, "few", ""), lifecycle.RateState{}, lifecycle.RateState{}},

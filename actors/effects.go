@@ -228,7 +228,7 @@ func (a *turnActor) parkWith(cmd lifecycle.Park, at time.Time) {
 				return
 			}
 		}
-		n.root.Send(self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent}, cmd, heard, err})
+		n.root.Send(self, due{inc, lifecycle.Effect{Do: lifecycle.DoPark, Call: events.TurnEvent, At: at}, cmd, heard, err})
 	})
 }
 
@@ -256,8 +256,13 @@ var errWoken = errors.New("woken while it was about to be parked")
 // the log's clock before the time has by this node's: parked now, it would have none.
 func (a *turnActor) parked(m due) {
 	a.parking = false
+	until, parks := a.parksUntil(m.park)
 	switch {
 	case m.err != nil:
+	case parks && !until.Equal(m.effect.At): // something has happened while the timer was written: it needs another one
+		if len(m.park.Keys) > 0 {
+			a.parkOnKeys()
+		}
 	case m.heard == a.heard:
 		a.command(m.park)
 	case len(m.park.Keys) == 0:
@@ -265,6 +270,20 @@ func (a *turnActor) parked(m due) {
 		n, inc, self := a.n, a.inc, a.self
 		n.after(backOff/4, func() { n.root.Send(self, due{inc: inc, effect: m.effect, err: errWoken}) })
 	}
+}
+
+// parksUntil is when a turn that is parked now has to be woken, zero for never. ok is false
+// where it is not parked, since something else is due.
+func (a *turnActor) parksUntil(cmd lifecycle.Park) (until time.Time, ok bool) {
+	recs, err := lifecycle.Decide(a.spec, lifecycle.Env{Now: a.now(), Owner: a.owner}, cmd)
+	if err != nil || len(recs) != 1 {
+		return time.Time{}, false
+	}
+	p, ok := recs[0].Event.(*events.TurnParked)
+	if !ok {
+		return time.Time{}, false
+	}
+	return p.Due, true
 }
 
 // end waits for the barrier behind the turn's last commit. What calls held is given up

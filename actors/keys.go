@@ -3,7 +3,6 @@ package actors
 import (
 	"time"
 
-	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
@@ -42,13 +41,8 @@ func (a *turnActor) parkOnKeys() {
 	if !waits || a.parking || a.flight || a.ending || a.lost || a.drain || len(a.pend) > 0 || a.open > 0 {
 		return // a gate that still has to wait says so again
 	}
-	env := lifecycle.Env{Now: a.now(), Owner: a.owner}
-	cmd.Until = env.Now.Add(a.n.backstop)
-	recs, err := lifecycle.Decide(a.spec, env, cmd)
-	if err != nil || len(recs) != 1 {
-		return // something else is due
-	}
-	if p, ok := recs[0].Event.(*events.TurnParked); ok {
-		a.parkWith(cmd, p.Due)
+	cmd.Until = a.now().Add(a.n.backstop)
+	if until, ok := a.parksUntil(cmd); ok {
+		a.parkWith(cmd, until)
 	}
 }

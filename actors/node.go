@@ -55,6 +55,7 @@ type Node struct {
 	turns    map[events.TurnKey]*seat
 	draining bool
 	emptied  bool
+	requeued int           // turns that are being queued once more: a drain ends behind them
 	empty    chan struct{} // closed while draining, once no turn is left
 }
 
@@ -268,7 +269,7 @@ const lastWords = 2 * time.Second
 
 // checkEmpty ends a drain that has no turn left. The caller holds mu.
 func (n *Node) checkEmpty() {
-	if n.draining && len(n.turns) == 0 && !n.emptied {
+	if n.draining && len(n.turns)+n.requeued == 0 && !n.emptied {
 		n.emptied = true
 		close(n.empty)
 	}

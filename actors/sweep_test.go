@@ -97,7 +97,7 @@ func TestAMessageThatIsGone(t *testing.T) {
 func TestAPlacementThatNobodyServes(t *testing.T) {
 	log := memlog.New(memlog.Config{})
 	b := log.View("a")
-	testNode(t, b, sweeping, testTool("echo", events.Readonly, echo))
+	n := testNode(t, b, sweeping, testTool("echo", events.Readonly, echo))
 	far := events.TurnSubmitted{Calls: calls("echo", "echo"), Placement: "far"}
 	waits := submit(t, b, far)
 	cancelled := submit(t, b, far)
@@ -110,8 +110,10 @@ func TestAPlacementThatNobodyServes(t *testing.T) {
 	if turn := until(t, b, waits, "being there", func(turn lifecycle.Turn) bool { return turn.Submitted != nil }); turn.Owner.Boot != "" {
 		t.Errorf("%s has claimed it", turn.Owner.Boot)
 	}
+	eventually(t, "the one that waits to be counted", func() bool { return n.Unserved() == 1 })
 	testNode(t, log.View("b"), func(c *Config) { c.Placements = []string{"far"} }, testTool("echo", events.Readonly, echo))
 	wantLasts(t, ended(t, b, waits), "completed completed")
+	eventually(t, "nothing to wait any more", func() bool { return n.Unserved() == 0 })
 }
 
 // TestAnOwnerIsLostWhereNobodyServes: what it ran is settled, and what asks people
@@ -215,13 +217,7 @@ func TestOneSweeps(t *testing.T) {
 		t.Errorf("%v is remembered, want the parked turn", open)
 	}
 	stopNode(t, n)
-	if _, err := b.Cells().Get(t.Context(), bus.BucketPresence, n.cfg.Boot); err == nil {
-		cell, _ := b.Cells().Get(t.Context(), bus.BucketPresence, n.cfg.Boot)
-		if err := b.Cells().Delete(t.Context(), bus.BucketPresence, n.cfg.Boot, cell.Revision); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !mine(two) {
-		t.Error("nobody sweeps after the first one has gone")
+	if !other.drained(n.cfg.Boot) || !mine(two) {
+		t.Error("nobody sweeps once the first one has drained, while its presence says so")
 	}
 }

@@ -216,7 +216,14 @@ func (n *Node) unseat(key events.TurnKey, heard uint64, over bool) {
 	s, had := n.turns[key]
 	delete(n.turns, key)
 	if had && s.nudged > heard && !over {
-		n.do(func() { n.requeue(key) })
+		n.requeued++
+		n.do(func() {
+			n.requeue(key)
+			n.mu.Lock()
+			n.requeued--
+			n.checkEmpty()
+			n.mu.Unlock()
+		})
 	}
 	n.checkEmpty()
 	n.mu.Unlock()

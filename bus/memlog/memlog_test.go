@@ -5,14 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/bustest"
 	"github.com/sluice-run/sluice/bus/memlog"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestPromises runs the suite by a virtual clock.
 func TestPromises(t *testing.T) {

@@ -354,16 +354,24 @@ func (l *Log) Redeliver(id string) int {
 	return n
 }
 
-// Duplicate adds a second copy of each message with that item id that is not
-// acked, in both queues, whatever the window. It returns how many those were.
+// Duplicate adds a copy of a message with that item id that is not acked ("" means one of
+// each id), in each queue that has one, whatever the window: one, however many there are,
+// or repeating it would double them each time. It returns how many those were.
 func (l *Log) Duplicate(id string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found := l.messages(id)
-	for _, m := range found {
-		l.add(m.q, m.item)
+	type one struct {
+		queue *queue
+		id    string
 	}
-	return len(found)
+	done := make(map[one]bool)
+	for _, m := range l.messages(id) {
+		if k := (one{m.q, m.item.ID}); !done[k] {
+			done[k] = true
+			l.add(m.q, m.item)
+		}
+	}
+	return len(done)
 }
 
 // messages are those with an item id, or all, in a fixed order. The lock is held.
