@@ -49,9 +49,9 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %+v", f, m)
 		}
 	}
-	again, err := c.Submit(ctx, client.Submission{Trace: out.Trace, Turn: out.Turn, Format: client.Anthropic, Calls: call("echo", object{"v": "hello"})})
+	again, err := c.Submit(ctx, client.Submission{Trace: out.Trace, Turn: out.Turn, Format: client.Anthropic, CanAsk: true, Calls: call("echo", object{"v": "hello"})})
 	must(t, err)
-	if !again.Attached {
+	if stands, told := again.NotTaken["can_ask"]; !again.Attached || !told || stands != false || len(again.NotTaken) != 1 {
 		t.Errorf("%+v", again)
 	}
 	_, err = c.Submit(ctx, client.Submission{Trace: out.Trace, Turn: out.Turn, Calls: call("echo", object{"v": "other"})})

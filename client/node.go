@@ -54,6 +54,15 @@ type NodeSays struct {
 	Room       int       `json:"room"`     // turns that it can have in memory
 	Turns      int       `json:"turns"`    // that it has
 	Attempts   int       `json:"attempts"` // that run
+	// What nodes of a log should have alike; "" from a release that does not tell.
+	Policy      string    `json:"policy"`       // version of the policy in force
+	PolicySince time.Time `json:"policy_since"` // when that came into force there
+	Limits      string    `json:"limits"`       // digest of the limits in force, or none
+	LimitsSince time.Time `json:"limits_since"` // when these came into force there
+	Principals  string    `json:"principals"`   // digest of the allowlists, or none
+	SecretsKeys string    `json:"secrets_keys"` // ids of the keys for secrets, the one that seals first, or none
+	Retention   string    `json:"retention"`    // of the log, when the node began: a duration, or for ever
+	Tools       []string  `json:"tools"`        // that it has, sorted
 }
 
 // Count is how many turns there are of a kind, and since when the oldest waits.
@@ -93,6 +102,7 @@ type Breaker struct {
 	Probe      string    `json:"probe"`     // the call that probes
 	ProbeBoot  string    `json:"probe_boot"`
 	ProbeUntil time.Time `json:"probe_until"`
+	Note       string    `json:"note"` // that no node knows the tool; "": one does, or nobody was asked
 }
 
 // Breakers are all circuits that are not closed, or have failures.
@@ -121,6 +131,7 @@ type Switched struct {
 	Status    string  `json:"status"`    // closed, already_closed or open
 	Endpoints int     `json:"endpoints"` // how many circuits of the tool's endpoints were closed with it
 	Was       Breaker `json:"was"`
+	Note      string  `json:"note"` // that no node knows the tool
 
 	By events.Principal `json:"by"` // who has done it
 }

@@ -68,7 +68,7 @@ func (a *attempt) run() {
 	end, g := a.work()
 	a.w.free()
 	if g != nil {
-		a.finish(a.sized(end, g.Message), beatOf(g))
+		a.finish(end, beatOf(g))
 	}
 }
 
@@ -78,10 +78,10 @@ func beatOf(g *wire.Go) time.Duration {
 }
 
 // work waits for the go, and does what it says. Without one there is no end to tell.
-func (a *attempt) work() (wire.Answer, *wire.Go) {
+func (a *attempt) work() (last, *wire.Go) {
 	g, work, ok := a.await()
 	if !ok {
-		return wire.Answer{}, nil
+		return last{}, nil
 	}
 	ctx, stop := context.WithTimeoutCause(a.w.ctx, time.Duration(g.LeftMS)*time.Millisecond, context.DeadlineExceeded)
 	defer stop()
@@ -92,12 +92,12 @@ func (a *attempt) work() (wire.Answer, *wire.Go) {
 	a.mu.Unlock()
 	a.sign()
 	if g.LeftMS <= 0 {
-		return wire.Answer{Type: wire.TypeError, Error: &wire.Error{
+		return a.sized(wire.Answer{Type: wire.TypeError, Error: &wire.Error{
 			Code: events.Timeout, Class: events.ClassTimeout, Effects: events.EffectsNone, Message: "the deadline had passed before the worker could begin",
-		}}, &g
+		}}, g.Message), &g
 	}
-	end := make(chan wire.Answer, 1)
-	go func() { end <- a.handle(ctx, work) }() // joined below
+	end := make(chan last, 1)
+	go func() { end <- a.sized(a.handle(ctx, work), g.Message) }() // joined below; a large answer takes its time, too
 	tick := time.NewTicker(beatOf(&g))
 	defer tick.Stop()
 	for {

@@ -32,6 +32,9 @@ type shop struct {
 	wg     sync.WaitGroup
 }
 
+// silence is how long a worker may say nothing: one that is well beats many times meanwhile.
+const silence = 5 * time.Second
+
 // openShop opens one whose streams live in memory, below dir.
 func openShop(ctx context.Context, dir string) (*shop, error) {
 	s := &shop{reg: &tools.Registry{}}
@@ -49,7 +52,7 @@ func openShop(ctx context.Context, dir string) (*shop, error) {
 	if s.bus, err = jetlog.Open(ctx, jetlog.Config{Connect: connect, Memory: true}); err != nil {
 		return s, err
 	}
-	s.roster, err = remote.New(remote.Config{Workers: s.bus, Registry: s.reg, Boot: "boot", Trust: remote.Trust{Declared: true}, Silence: 2 * time.Second})
+	s.roster, err = remote.New(remote.Config{Workers: s.bus, Registry: s.reg, Boot: "boot", Trust: remote.Trust{Declared: true}, Silence: silence})
 	if err != nil {
 		return s, err
 	}
@@ -243,7 +246,7 @@ func TestServeDrains(t *testing.T) {
 	s, ctx := newShop(t)
 	var running atomic.Int32
 	go1, begun := make(chan struct{}), make(chan struct{}, 8)
-	leave := s.serve(t, ctx, client.WorkerConfig{Drain: 500 * time.Millisecond, Room: 2}, client.WorkerTool{
+	leave := s.serve(t, ctx, client.WorkerConfig{Drain: 3 * time.Second, Room: 2}, client.WorkerTool{
 		Name: "hold", Tier: events.Readonly,
 		Run: func(ctx context.Context, task client.Task) (client.Output, error) {
 			running.Add(1)

@@ -73,7 +73,10 @@ type Submitted struct {
 	Turn     string `json:"turn"`
 	State    string `json:"state"`    // see Turn.State; nothing for a stream that asks for no call
 	Attached bool   `json:"attached"` // the turn was there already
-	Stop     string `json:"stop"`     // of SubmitStream: why the model has ended
+	// NotTaken are settings of this submission that the turn which was there does not have, by
+	// the names of their fields (limits.deadline_ms), each with what stands instead; nil: none.
+	NotTaken map[string]any `json:"not_taken"`
+	Stop     string         `json:"stop"` // of SubmitStream: why the model has ended
 
 	Format   Format            `json:"format"`   // of Messages
 	Messages []json.RawMessage `json:"messages"` // once the turn has ended; nil before
@@ -83,6 +86,9 @@ type Submitted struct {
 	// Unanswered are calls of the message that are neither run nor answered at the node:
 	// the agent answers them itself. nil: none.
 	Unanswered []Unanswered `json:"unanswered"`
+	// Next are the requests that go on from here, for people to read; nil once the turn has
+	// ended. Messages, Turn, CancelTurn and Approvals are them in Go.
+	Next map[string]string `json:"next"`
 }
 
 // Unanswered is a call of a kind that a node neither runs nor answers.

@@ -85,8 +85,8 @@ func (k CallKey) TurnKey() TurnKey { return TurnKey{k.Trace, k.Turn} }
 // ParseCallKey reads what CallKey.String wrote.
 func ParseCallKey(s string) (CallKey, error) {
 	i := strings.LastIndexByte(s, '/')
-	if i < 0 {
-		return CallKey{}, fmt.Errorf("call %q: want trace/turn/offset", clip(s))
+	if strings.Count(s, "/") != 2 {
+		return CallKey{}, fmt.Errorf("call %q: want trace/turn/call, the call by its place in the turn, from 0: for example shop/t1/0", clip(s))
 	}
 	t, err := ParseTurnKey(s[:i])
 	if err != nil {

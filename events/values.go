@@ -125,7 +125,18 @@ type Principal struct {
 	ID      string   `json:"id"`
 	Kind    string   `json:"kind,omitempty"`    // agent (the meaning of ""), person or service
 	Parents []string `json:"parents,omitempty"` // nearest first
+	Via     string   `json:"via,omitempty"`     // of an act: how its door knew who it was, in one of the words Via…; "": not recorded
 }
+
+// How a door knew who acts.
+const (
+	ViaCommand     = "command"     // the command line, at the log itself: it was told the name
+	ViaLoopback    = "loopback"    // HTTP that asks nobody who they are: the body said the name
+	ViaToken       = "token"       // HTTP
+	ViaCertificate = "certificate" // HTTP
+	ViaNATS        = "nats"        // the NATS door: the user of the connection
+	ViaMCP         = "mcp"         // a question at an MCP client, or a request of one
+)
 
 // RawCall is a call as the model asked for it, before anything was decided.
 type RawCall struct {

@@ -113,7 +113,7 @@ func phaseOf(c *lifecycle.Call) string {
 // actor is who asks for an end; without a name it is the operator.
 func actor(p events.Principal) events.Principal {
 	if p.ID == "" {
-		return events.Principal{ID: "operator", Kind: "person"}
+		return events.Principal{ID: "operator", Kind: "person", Via: p.Via}
 	}
 	p.ID, p.Kind, p.Parents = wholeText(p.ID), wholeText(p.Kind), wholeAll(p.Parents)
 	return p

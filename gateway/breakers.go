@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/events/near"
 	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy/secrets"
 )
@@ -32,6 +33,7 @@ type Circuit struct {
 	Probe    string                 `json:"probe,omitempty"`      // the call that probes: trace/turn/offset
 	Boot     string                 `json:"probe_boot,omitempty"` // on which node
 	ProbeEnd time.Time              `json:"probe_until,omitzero"` // its lease
+	Note     string                 `json:"note,omitempty"`       // that no node knows the tool, where one circuit was asked for
 }
 
 func circuitOf(of lifecycle.Circuit, b lifecycle.Breaker, c lifecycle.BreakerConfig, now time.Time) Circuit {
@@ -79,7 +81,9 @@ func (d *Desk) Circuit(ctx context.Context, c lifecycle.BreakerConfig, of lifecy
 	if err != nil && !errors.Is(err, bus.ErrNotFound) {
 		return Circuit{}, err
 	}
-	return circuitOf(of, breakerOf(cell), c, d.now()), nil
+	out := circuitOf(of, breakerOf(cell), c, d.now())
+	out.Note, err = d.unknownTool(ctx, of)
+	return out, err
 }
 
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
@@ -92,6 +96,43 @@ func checkCircuit(c lifecycle.Circuit) error {
 		return BadRequest(fmt.Sprintf("circuit %.160q", c.Of), "name it as the list of circuits does, or leave it out for the tool as a whole")
 	}
 	return nil
+}
+
+// ErrNoTool is the error of a tool that no node knows: a misspelt name, or a tool of a node
+// that is not there now.
+var ErrNoTool = errors.New("no node knows such a tool")
+
+// KnownTool asks the nodes whether one of them knows a tool, and returns ErrNoTool, with the
+// name that may be meant, where those that tell do not. It is nil where none tells: nobody
+// can say then. A node that does not answer within a second is not waited for.
+func (d *Desk) KnownTool(ctx context.Context, tool string) error {
+	crew, err := d.Crew(ctx, CrewOptions{Hello: bus.Who{Tools: true}})
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, n := range crew.Nodes {
+		if n.Says != nil {
+			names = append(names, n.Says.Tools...)
+		}
+	}
+	if len(names) == 0 || slices.Contains(names, tool) {
+		return nil
+	}
+	if like := near.Word(tool, names); like != "" {
+		return fmt.Errorf("%w: %q: is %s meant?", ErrNoTool, tool, like)
+	}
+	return fmt.Errorf("%w: %q", ErrNoTool, tool)
+}
+
+// unknownTool is what KnownTool says of a circuit's tool, as a note; "" where nothing is
+// known against it.
+func (d *Desk) unknownTool(ctx context.Context, of lifecycle.Circuit) (string, error) {
+	err := d.KnownTool(ctx, of.Tool)
+	if errors.Is(err, ErrNoTool) {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 // ResetCircuit closes a circuit, whatever it is, and forgets its failures. With the one
@@ -119,6 +160,9 @@ func (d *Desk) ResetCircuit(ctx context.Context, c lifecycle.BreakerConfig, of l
 	if err == nil {
 		err = d.durable(ctx)
 	}
+	if err == nil {
+		out.Note, err = d.unknownTool(ctx, of)
+	}
 	return out.already(), err
 }
 
@@ -130,6 +174,7 @@ type Switched struct {
 	Endpoints int              `json:"endpoints,omitempty"` // how many circuits of the tool's endpoints were closed with it
 	By        events.Principal `json:"by"`                  // who has done it
 	Was       Circuit          `json:"was"`
+	Note      string           `json:"note,omitempty"` // that no node knows the tool
 }
 
 // already is the answer with its status for a reset that found nothing to do.

@@ -185,7 +185,7 @@ func (d *Desk) undoAs(ctx context.Context, key events.TurnKey, u Undo, v View) (
 // attached waits for the end of an undo that somebody has asked for before. One that
 // nobody has claimed is queued again.
 func (d *Desk) attached(ctx context.Context, u Undo, have View) (View, error) {
-	if _, _, err := d.attach(ctx, have); err != nil {
+	if _, _, err := d.attach(ctx, have, *have.Turn.Submitted); err != nil {
 		return have, err
 	}
 	if u.Wait == 0 {

@@ -245,7 +245,7 @@ func TestHTTPCompensate(t *testing.T) {
 	must(t, err)
 	o.settle(0, "undid it")
 	d.want(200, `"status":"already_compensated"`, "POST", at, `{"wait_ms":1}`)
-	d.want(200, `"compensated":{"by":{"id":"ann","kind":"person"},"at":"`, "GET", "/v1/turns/trace1/turn1", ``)
+	d.want(200, `"compensated":{"by":{"id":"ann","kind":"person","via":"loopback"},"at":"`, "GET", "/v1/turns/trace1/turn1", ``)
 	d.want(409, "nothing-to-undo", "POST", "/v1/turns/trace1/undo-turn1-0-1/calls/0/compensate", ``)
 }
 

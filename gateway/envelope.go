@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,16 +46,23 @@ type Envelope struct {
 // Who is a principal. A JSON string is one with that id.
 type Who events.Principal
 
+// whoSaid is a principal as a body may name one: how its door knows it is the door's to say.
+type whoSaid struct {
+	ID      string   `json:"id"`
+	Kind    string   `json:"kind,omitempty"`    // agent, person or service
+	Parents []string `json:"parents,omitempty"` // nearest first
+}
+
 // UnmarshalJSON reads a string or an object.
 func (w *Who) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, &w.ID)
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode((*events.Principal)(w)); err != nil {
+	var said whoSaid
+	if err := json.Unmarshal(b, &said); err != nil {
 		return err
 	}
+	w.ID, w.Kind, w.Parents = said.ID, said.Kind, said.Parents
 	if !slices.Contains([]string{"", access.KindAgent, access.KindPerson, access.KindService}, w.Kind) {
 		return fmt.Errorf("the kind %.40q of a principal: say agent, person or service, or leave it out", w.Kind)
 	}
@@ -175,7 +183,11 @@ func (e Envelope) calls() (codec.Format, codec.Message, error) {
 	}
 	m, err := codec.Decode(as, raw)
 	if err != nil {
-		return "", m, codecProblem(err)
+		p := codecProblem(err)
+		if as == codec.Neutral && p.Status == http.StatusBadRequest {
+			p.Next = `send calls as [{"tool", "args"}], each with id, key and secrets if it has them`
+		}
+		return "", m, p
 	}
 	format := cmp.Or(e.Format, as)
 	if !slices.Contains(codec.Formats(), format) {
@@ -197,7 +209,7 @@ func noFormat(f codec.Format) *Problem {
 }
 
 // codecProblem is the problem that tells why a provider's message was refused.
-func codecProblem(err error) error {
+func codecProblem(err error) *Problem {
 	if ce, ok := asCodecError(err); ok && ce.Status() == 413 {
 		return problem(413, "too-large", "The message is too large", err.Error(), "have the model ask for less at once")
 	}

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -12,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -231,98 +229,6 @@ func cutShort(err error) string {
 	return "the body ended early: " + err.Error()
 }
 
-// decodeStrict reads JSON of our own into v: a field that is not ours is an
-// error that names it, and so is anything behind the value.
-func decodeStrict(body []byte, v any) error {
-	d := json.NewDecoder(strings.NewReader(wholeText(string(body))))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return BadRequest(readable(err), nextFields(body, v))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return BadRequest(fmt.Sprintf("something stands behind the object, at byte %d", d.InputOffset()), "send one JSON object")
-	}
-	return checkNames(body)
-}
-
-// nextFields is what to do about a body that v does not take. Where a member of it is none
-// of v's, those are named.
-func nextFields(body []byte, v any) string {
-	var members map[string]json.RawMessage
-	var fields []string
-	if t := reflect.TypeOf(v).Elem(); t.Kind() == reflect.Struct {
-		for _, f := range reflect.VisibleFields(t) {
-			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-				fields = append(fields, name)
-			}
-		}
-	}
-	if len(fields) > 0 && json.Unmarshal(body, &members) == nil { // a body that is no object has no members
-		for name := range members {
-			if !slices.Contains(fields, name) {
-				return "known here: " + strings.Join(fields, ", ")
-			}
-		}
-	}
-	return "send one JSON object with the fields of the documentation"
-}
-
-// checkNames refuses what the decoder would let pass in an object that it has
-// read: a field twice, and a field in other letters than ours.
-func checkNames(body []byte) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return nil // null: nothing was said
-	}
-	seen := make(map[string]bool)
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return BadRequest(readable(err), "send one JSON object")
-		}
-		n, _ := name.(string) // a name always is one
-		switch {
-		case n != strings.ToLower(n):
-			return BadRequest(fmt.Sprintf("unknown field %q", n), "fields are written in small letters")
-		case seen[n]:
-			return BadRequest(fmt.Sprintf("field %q stands twice", n), "send each field once")
-		}
-		seen[n] = true
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return BadRequest(readable(err), "send one JSON object")
-		}
-	}
-	return nil
-}
-
-// readable is a decoder's error in words.
-func readable(err error) string {
-	var typed *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.Is(err, io.EOF):
-		return "the body is empty"
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the JSON ends too early"
-	case errors.As(err, &typed):
-		if name := memberOf(typed.Field); name != "" {
-			return fmt.Sprintf("field %q cannot be a %s", name, typed.Value)
-		}
-		return "the body is no object: " + typed.Value
-	case errors.As(err, &syntax):
-		return fmt.Sprintf("no JSON at byte %d: %s", syntax.Offset, syntax)
-	}
-	return strings.TrimPrefix(err.Error(), "json: ")
-}
-
-// memberOf is the path of a member without the names of Go's types, which a decoder puts
-// into it: members are written small.
-func memberOf(path string) string {
-	parts := strings.Split(path, ".")
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p != strings.ToLower(p) }), ".")
-}
-
 // decodeOptional is decodeStrict for a body that may be missing.
 func (a *API) decodeOptional(w http.ResponseWriter, r *http.Request, v any) error {
 	body, err := a.readBody(w, r)
@@ -368,7 +274,7 @@ func checkQuery(r *http.Request, known []string) error {
 		case len(known) == 0:
 			return BadRequest(fmt.Sprintf("query parameter %.60q is not known", name), "there are none here")
 		default:
-			return BadRequest(fmt.Sprintf("query parameter %.60q is not known", name), "known here: "+strings.Join(known, ", "))
+			return BadRequest(fmt.Sprintf("query parameter %.60q is not known", name), meant(name, known)+"known here: "+strings.Join(known, ", "))
 		}
 	}
 	return nil

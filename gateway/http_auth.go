@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/keys"
 	"github.com/sluice-run/sluice/policy/access"
 )
@@ -49,7 +50,7 @@ const realm = `Bearer realm="sluice"`
 // certificate. Where everybody is believed, it is anybody.
 func (a *API) identify(r *http.Request) (keys.Found, error) {
 	if a.keys == nil {
-		return keys.Found{Identity: access.Identity{Trusted: true, Via: "loopback"}}, nil
+		return keys.Found{Identity: access.Identity{Trusted: true, Via: events.ViaLoopback}}, nil
 	}
 	ring := a.keys()
 	switch given := r.Header["Authorization"]; {

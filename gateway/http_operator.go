@@ -93,6 +93,7 @@ type openAsked struct {
 	Principal Who    `json:"principal,omitzero"`
 	ForMS     int64  `json:"for_ms"` // 1 000 to 2 592 000 000
 	Reason    string `json:"reason,omitempty"`
+	Force     bool   `json:"force,omitempty"` // though no node knows the tool
 }
 
 // openBreaker is POST /v1/breakers/{tool}/open: a person switches a tool off.
@@ -111,6 +112,11 @@ func (a *API) openBreaker(w http.ResponseWriter, r *http.Request) error {
 	of, err := circuitAsked(r)
 	if err != nil {
 		return err
+	}
+	if !in.Force {
+		if err := a.desk.KnownTool(r.Context(), of.Tool); err != nil {
+			return err
+		}
 	}
 	done, err := a.desk.OpenCircuit(r.Context(), a.breaker, of, time.Duration(in.ForMS)*time.Millisecond, by, in.Reason)
 	if err != nil {

@@ -70,6 +70,7 @@ var verdicts = []struct {
 	{events.ErrID, http.StatusBadRequest, "bad-id", "An id is not one", "use 1 to 64 of A-Z a-z 0-9 _ -"},
 	{lifecycle.ErrNoTurn, http.StatusNotFound, "no-turn", "There is no such turn", "check the ids; GET /v1/traces shows what is there"},
 	{lifecycle.ErrNoCall, http.StatusNotFound, "no-call", "There is no such call", "a call is named by its place in the turn, from 0"},
+	{ErrNoTool, http.StatusNotFound, "no-tool", "No node knows the tool", "name a tool as GET /v1/tools does; or, for the tool of a node that is not there now, send force: true"},
 	{bus.ErrNotFound, http.StatusNotFound, "not-found", "It is not there", "check the digest"},
 	{lifecycle.ErrDifferent, http.StatusConflict, "turn-exists", "The turn exists, with other calls or another principal", "use a new turn id, or submit exactly the same calls as the same principal"},
 	{lifecycle.ErrHash, http.StatusConflict, "other-arguments", "The arguments are not those that were asked about", "look at GET /v1/approvals again"},

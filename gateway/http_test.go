@@ -98,13 +98,27 @@ func TestHTTPSubmitAndRead(t *testing.T) {
 	d := newDoor(t, nil)
 	d.want(202, `"trace":"tr","turn":"tu","state":"submitted","attached":false`, "POST", "/v1/turns",
 		`{"trace":"tr","turn":"tu","principal":{"id":"agent"},"message":`+openAI+`}`)
-	d.want(202, `"attached":true`, "POST", "/v1/turns", `{"trace":"tr","turn":"tu","principal":"agent","message":`+openAI+`}`)
+	again := func(more string) string {
+		return `{"trace":"tr","turn":"tu","message":` + openAI + more + `}`
+	}
+	for _, same := range []string{
+		`,"principal":"agent"`, `,"principal":{"id":"agent","kind":"agent"},"mode":"write","placement":"default","on_error":"continue"`,
+		`,"principal":"agent","allow":[],"limits":{"max_concurrency":4,"call_bytes":50000,"turn_bytes":200000},"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`,
+	} {
+		if out := d.want(202, `"attached":true,"next":{"messages":"GET /v1/turns/tr/tu/messages?wait_ms=60000",`, "POST", "/v1/turns", again(same)); strings.Contains(out, "not_taken") {
+			t.Errorf("%s: %s", same, out)
+		}
+	}
+	d.want(202, `"attached":true,"not_taken":{"allow":[],"can_ask":false,"limits.deadline_ms":0,"mode":"write","on_error":"continue","parallel_disjoint":false,"placement":"default"}`,
+		"POST", "/v1/turns", again(`,"principal":"agent","can_ask":true,"mode":"read_only","allow":["echo"],"placement":"gpu","on_error":"abort_rest","parallel_disjoint":true,"limits":{"deadline_ms":9}`))
+	d.want(409, "turn-exists", "POST", "/v1/turns", again(`,"principal":{"id":"agent","kind":"service"}`))
 	d.want(200, `"state":"submitted"`, "GET", "/v1/turns/tr/tu", "")
 	d.want(200, `"state":"submitted"`, "GET", "/v1/turns/tr/tu/messages", "")
 	o := newOwner(t, d.log.View("node"))
 	o.take()
 	o.finish("hello")
 	d.want(200, `"batches":[[0],[1]]`, "GET", "/v1/turns/tr/tu", "")
+	d.want(200, `"state":"completed","attached":true,"format":"openai","messages":[{"role":"tool","tool_call_id":"call_a"`, "POST", "/v1/turns", again(`,"principal":"agent"`))
 	out := d.want(200, `"tool_call_id":"call_a"`, "GET", "/v1/turns/tr/tu/messages?format=openai", "")
 	if !strings.Contains(out, "hello") || strings.Index(out, "call_a") > strings.Index(out, "call_b") {
 		t.Errorf("messages: %s", out)
@@ -157,34 +171,38 @@ func TestHTTPRefusesBadSubmissions(t *testing.T) {
 		status     int
 		part, body string
 	}{
-		"malformed":         {400, "no JSON", `{"calls":[!]}`},
-		"cut":               {400, "too early", `{"calls":[`},
-		"empty body":        {400, "empty", ``},
-		"no object":         {400, "the body is no object: array", `[1]`},
-		"trailing":          {400, "behind the object", `{"calls":[` + call + `]} {}`},
-		"unknown field":     {400, `unknown field \"colour\"`, `{"colour":1,"calls":[` + call + `]}`},
-		"what is known":     {400, `"next":"known here: trace, turn, principal, `, `{"wait":1,"calls":[` + call + `]}`},
-		"unknown limit":     {400, `unknown field \"max\"`, `{"limits":{"max":1},"calls":[` + call + `]}`},
-		"unknown in who":    {400, `unknown field \"name\"`, `{"principal":{"name":"x"},"calls":[` + call + `]}`},
-		"unknown in a call": {400, `colour`, `{"calls":[{"tool":"echo","colour":1}]}`},
-		"twice":             {400, "stands twice", `{"calls":[` + call + `],"calls":[]}`},
-		"other letters":     {400, `unknown field \"Calls\"`, `{"Calls":[` + call + `]}`},
-		"nothing":           {400, "nothing to run", `{}`},
-		"two things":        {400, "more than one", `{"calls":[` + call + `],"message":` + openAI + `}`},
-		"empty batch":       {422, "nothing-to-run", `{"calls":[]}`},
-		"no calls in it":    {422, "the conversation is over", `{"message":{"role":"assistant","content":"hi"}}`},
-		"too many":          {413, "256", `{"calls":[` + many + `]}`},
-		"large arguments":   {413, "1048576", `{"calls":[{"tool":"echo","args":{"v":"` + strings.Repeat("x", 1<<20) + `"}}]}`},
-		"large body":        {413, "8388608", `{"calls":[{"tool":"echo","args":{"v":"` + strings.Repeat("x", 9<<20) + `"}}]}`},
-		"bad trace":         {400, "trace", `{"trace":"a.b","calls":[` + call + `]}`},
-		"bad mode":          {422, "mode", `{"mode":"x","calls":[` + call + `]}`},
-		"bad limit":         {422, "negative", `{"limits":{"call_bytes":-1},"calls":[` + call + `]}`},
-		"relative path":     {400, "absolute", `{"workspace":"x","calls":[` + call + `]}`},
-		"two lines":         {400, "control", `{"workspace":"/x\n/y","calls":[` + call + `]}`},
-		"a path with a NUL": {400, "control", `{"workspace":"/x\u0000","calls":[` + call + `]}`},
-		"bad format":        {400, "format", `{"format":"x","message":` + openAI + `}`},
-		"wrong type":        {400, "field", `{"trace":1,"calls":[` + call + `]}`},
-		"wait":              {400, "wait_ms", `{"wait_ms":-1,"calls":[` + call + `]}`},
+		"malformed":          {400, "no JSON", `{"calls":[!]}`},
+		"cut":                {400, "too early", `{"calls":[`},
+		"empty body":         {400, "empty", ``},
+		"no object":          {400, "the body is no object: array", `[1]`},
+		"trailing":           {400, "behind the object", `{"calls":[` + call + `]} {}`},
+		"unknown field":      {400, `unknown field \"colour\"`, `{"colour":1,"calls":[` + call + `]}`},
+		"what is known":      {400, `"next":"did you mean wait_ms? known here: trace, turn, principal, `, `{"wait":1,"calls":[` + call + `]}`},
+		"unknown limit":      {400, `unknown field \"limits.max\"","next":"did you mean max_concurrency? known in limits: max_concurrency, deadline_ms, `, `{"limits":{"max":1},"calls":[` + call + `]}`},
+		"unknown in who":     {400, `unknown field \"principal.name\"","next":"known in principal: id, kind, parents"`, `{"principal":{"name":"x"},"calls":[` + call + `]}`},
+		"unknown in a call":  {400, `colour`, `{"calls":[{"tool":"echo","colour":1}]}`},
+		"via in who":         {400, `unknown field \"principal.via\"`, `{"principal":{"id":"x","via":"token"},"calls":[` + call + `]}`},
+		"twice in limits":    {400, `field \"limits.deadline_ms\" stands twice`, `{"limits":{"deadline_ms":1,"deadline_ms":2},"calls":[` + call + `]}`},
+		"letters in limits":  {400, `unknown field \"limits.Deadline_MS\"","next":"did you mean deadline_ms? `, `{"limits":{"Deadline_MS":1},"calls":[` + call + `]}`},
+		"misspelt in a call": {400, `argz: no such field: did you mean args? there are id, tool, args, key, secrets","next":"send calls as [{`, `{"calls":[{"tool":"echo","argz":{}}]}`},
+		"twice":              {400, "stands twice", `{"calls":[` + call + `],"calls":[]}`},
+		"other letters":      {400, `unknown field \"Calls\"`, `{"Calls":[` + call + `]}`},
+		"nothing":            {400, "nothing to run", `{}`},
+		"two things":         {400, "more than one", `{"calls":[` + call + `],"message":` + openAI + `}`},
+		"empty batch":        {422, "nothing-to-run", `{"calls":[]}`},
+		"no calls in it":     {422, "the conversation is over", `{"message":{"role":"assistant","content":"hi"}}`},
+		"too many":           {413, "256", `{"calls":[` + many + `]}`},
+		"large arguments":    {413, "1048576", `{"calls":[{"tool":"echo","args":{"v":"` + strings.Repeat("x", 1<<20) + `"}}]}`},
+		"large body":         {413, "8388608", `{"calls":[{"tool":"echo","args":{"v":"` + strings.Repeat("x", 9<<20) + `"}}]}`},
+		"bad trace":          {400, "trace", `{"trace":"a.b","calls":[` + call + `]}`},
+		"bad mode":           {422, "mode", `{"mode":"x","calls":[` + call + `]}`},
+		"bad limit":          {422, "negative", `{"limits":{"call_bytes":-1},"calls":[` + call + `]}`},
+		"relative path":      {400, "absolute", `{"workspace":"x","calls":[` + call + `]}`},
+		"two lines":          {400, "control", `{"workspace":"/x\n/y","calls":[` + call + `]}`},
+		"a path with a NUL":  {400, "control", `{"workspace":"/x\u0000","calls":[` + call + `]}`},
+		"bad format":         {400, "format", `{"format":"x","message":` + openAI + `}`},
+		"wrong type":         {400, "field", `{"trace":1,"calls":[` + call + `]}`},
+		"wait":               {400, "wait_ms", `{"wait_ms":-1,"calls":[` + call + `]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d.t = t
@@ -246,8 +264,8 @@ func TestHTTPActs(t *testing.T) {
 	d.want(409, "other-arguments", "POST", "/v1/turns/tr/tu/calls/0/approve", `{"args_hash":"sha256:00"}`)
 	d.want(200, "approved", "POST", "/v1/turns/tr/tu/calls/0/approve", `{"principal":"anna","args_hash":"`+o.v.Turn.Calls[0].Hash+`","scope":"session"}`)
 	d.want(200, "denied", "POST", "/v1/turns/tr/tu/calls/1/deny", `{"principal":{"id":"anna"},"note":"no"}`)
-	d.want(202, `{"status":"accepted","by":{"id":"operator","kind":"person"}}`, "POST", "/v1/turns/tr/tu/calls/2/cancel", "")
-	d.want(202, `{"status":"accepted","by":{"id":"operator","kind":"person"}}`, "POST", "/v1/turns/tr/tu/calls/2/cancel", `{"principal":"anna"}`)
+	d.want(202, `{"status":"accepted","by":{"id":"operator","kind":"person","via":"loopback"}}`, "POST", "/v1/turns/tr/tu/calls/2/cancel", "")
+	d.want(202, `{"status":"accepted","by":{"id":"operator","kind":"person","via":"loopback"}}`, "POST", "/v1/turns/tr/tu/calls/2/cancel", `{"principal":"anna"}`)
 	d.want(200, `{"status":"already_terminal","state":"denied"}`, "POST", "/v1/turns/tr/tu/calls/1/cancel", `{"reason":"x"}`)
 	d.want(200, `"approvals":[]`, "GET", "/v1/approvals", "")
 	d.want(202, `"status":"accepted"`, "POST", "/v1/turns/tr/tu/cancel", `{"principal":"anna"}`)

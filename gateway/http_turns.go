@@ -13,30 +13,6 @@ import (
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
-// submitted answers POST /v1/turns.
-type submitted struct {
-	Trace    string            `json:"trace"`
-	Turn     string            `json:"turn"`
-	State    string            `json:"state"`
-	Attached bool              `json:"attached"`           // the turn was there already
-	Format   codec.Format      `json:"format,omitempty"`   // of Messages
-	Messages []json.RawMessage `json:"messages,omitempty"` // once the turn has ended
-	// Asked is the model's message with the ids that Messages answer: only where they are
-	// not those of the message that was submitted.
-	Asked json.RawMessage `json:"assistant,omitempty"`
-	// Unanswered are calls in the message that was submitted which are neither run nor
-	// answered here: whoever submitted it answers them.
-	Unanswered []codec.Unanswered `json:"unanswered,omitempty"`
-}
-
-// tell puts the answers into what is answered.
-func (s *submitted) tell(m Messages) {
-	s.Format, s.Messages = m.Format, m.Answered
-	if m.Renamed {
-		s.Asked = m.Asked
-	}
-}
-
 // submit is POST /v1/turns. It answers 202 with the ids once the submission is
 // durable, or 200 with the messages if the turn ended within wait_ms.
 func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
@@ -56,7 +32,6 @@ func (a *API) submit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out.Unanswered = o.Unanswered
 	answerSubmit(w, status, out)
 	return nil
 }
@@ -88,7 +63,14 @@ func (a *API) run(r *http.Request, o Order) (int, submitted, error) {
 		if err != nil {
 			return 0, submitted{}, about(t.Key, err)
 		}
-		return http.StatusAccepted, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached}, nil
+		if !t.Attached {
+			return http.StatusAccepted, submittedOf(t, "submitted", o).overHTTP(o.Turn.CanAsk), nil
+		}
+		v, err := a.desk.Get(r.Context(), t.Key) // it may have ended long ago
+		if err != nil {
+			return 0, submitted{}, about(t.Key, err)
+		}
+		return a.outcome(r.Context(), t, v, o)
 	}
 	ctx, stop := a.until(r)
 	defer stop()
@@ -96,17 +78,17 @@ func (a *API) run(r *http.Request, o Order) (int, submitted, error) {
 	if err != nil {
 		return 0, submitted{}, about(t.Key, err)
 	}
-	return a.outcome(r.Context(), t, v, o.Turn.Format)
+	return a.outcome(r.Context(), t, v, o)
 }
 
 // outcome is what is answered about a turn that was waited for, in the format of who has: one
 // that was there already may have come in another.
-func (a *API) outcome(ctx context.Context, t Ticket, v View, format string) (int, submitted, error) {
-	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached}
+func (a *API) outcome(ctx context.Context, t Ticket, v View, o Order) (int, submitted, error) {
+	out := submittedOf(t, StateOf(v.Turn), o)
 	if !v.Ended() {
-		return http.StatusAccepted, out, nil
+		return http.StatusAccepted, out.overHTTP(v.Turn.Submitted.CanAsk), nil
 	}
-	m, err := a.desk.Messages(ctx, v, codec.Format(format))
+	m, err := a.desk.Messages(ctx, v, codec.Format(o.Turn.Format))
 	if err != nil {
 		return 0, out, err
 	}

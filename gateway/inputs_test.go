@@ -97,7 +97,7 @@ func TestAnswerOverHTTP(t *testing.T) {
 	d.want(409, "not-asking", "POST", "/v1/turns/tr/tu/calls/0/approve", `{}`)
 	d.want(404, "no-call", "POST", "/v1/turns/tr/tu/calls/9/answer", `{"action":"decline"}`)
 	const good = `{"principal":"ann","asking":1,"answers":[{"id":"q","action":"accept","content":{"name":"ann","age":18.0}}],"note":"sure"}`
-	d.want(200, `"status":"answered","id":"tr/tu/0@i1","tool":"echo","by":{"id":"ann","kind":"person"}`, "POST", path, good)
+	d.want(200, `"status":"answered","id":"tr/tu/0@i1","tool":"echo","by":{"id":"ann","kind":"person","via":"loopback"}`, "POST", path, good)
 	d.want(200, `"status":"answered"`, "POST", path, good)
 	d.want(200, `"status":"already_answered","id":"tr/tu/0@i1","tool":"echo","by":{"id":"ann"`, "POST", path, strings.Replace(good, "ann", "bob", 1))
 	d.want(200, `"status":"answered"`, "POST", path, `{"principal":"ann","asking":1,"action":"accept","content":{ "age": 18, "n\u0061me":"ann"}}`)

@@ -31,6 +31,13 @@ type MetricsConfig struct {
 	Workers func() bus.WorkerTools
 	// Running says how many turns are in memory, and how many attempts run.
 	Running func() (turns, attempts int)
+	// Policy is the version of the policy in force. It must be quick.
+	Policy func() string
+	// Unlike is for how long the nodes of the log have differed in what they should have
+	// alike, by its name; 0 where they do not. It must be quick.
+	Unlike func() map[string]time.Duration
+	// Unserved is how many turns wait in placements that no node serves. It must be quick.
+	Unserved func() int
 	// Tier is a registered tool's tier. It must be quick.
 	Tier func(tool string) events.Tier
 	// Look looks at the cluster at each scrape. It must answer within a second or so.
@@ -92,7 +99,7 @@ func NewMetrics(c MetricsConfig) *Metrics {
 	m.limits = newLimitMetrics(c.Limits)
 	m.begin()
 	m.registry.MustRegister(m.events, m.ended, m.stages, m.node, m.requests, m.refused, m.streams, m.gaps, breakers{c},
-		m.attempts, m.denied, m.claimed, m.appends, m.took, m.barrier, outlooks{c}, workerMetrics{c.Workers},
+		m.attempts, m.denied, m.claimed, m.appends, m.took, m.barrier, outlooks{c}, fleetMetrics{c}, workerMetrics{c.Workers},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(m.limits.all()...)
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_info", Help: "What this node is."}, []string{"version", "sync"})

@@ -16,7 +16,7 @@ import (
 // ownCounts are the counters that begin at 0 and not with the first time: an alert would
 // not see that one as an increase.
 var ownCounts = []string{
-	"conflicts", "redeliveries", "late_results", "mourned", "swept", "live_dropped", "actor_panics", "webhook_sent", "webhook_failed", "webhook_given_up",
+	"conflicts", "redeliveries", "late_results", "mourned", "swept", "live_dropped", "actor_panics", "webhook_sent", "webhook_failed", "webhook_given_up", "reload_refused",
 }
 
 // claims are why turns are claimed.
@@ -154,7 +154,7 @@ func (b meteredBarrier) Wait(ctx context.Context) error {
 type Outlook struct {
 	bus.Measures
 	Oldest map[string]time.Time // by placement, when the turn was submitted that was queued first; none: nothing is queued
-	Nodes  int                  // that renew their presence
+	Nodes  int                  // that renew their presence and do not drain
 }
 
 // outlooks tells how the cluster looks at the time of a scrape.
@@ -165,12 +165,14 @@ var (
 	queueOldest  = prometheus.NewDesc("sluice_queue_oldest_seconds", "Age of the turn that was queued first of those that nobody is done with; 0 where there is none.", []string{"placement"}, nil)
 	streamMsgs   = prometheus.NewDesc("sluice_stream_messages", "Messages in each stream of the log's server.", []string{"stream"}, nil)
 	streamBytes  = prometheus.NewDesc("sluice_stream_bytes", "Size of each stream of the log's server.", []string{"stream"}, nil)
-	nodesPresent = prometheus.NewDesc("sluice_nodes", "Nodes that renew their presence.", nil, nil)
+	nodesPresent = prometheus.NewDesc("sluice_nodes", "Nodes that renew their presence and do not drain.", nil, nil)
+	logRetention = prometheus.NewDesc("sluice_log_retention_seconds", "How long the log keeps its events; 0: for ever.", nil, nil)
+	logReplicas  = prometheus.NewDesc("sluice_log_replicas", "How many servers keep each event of the log.", nil, nil)
 )
 
 // Describe is prometheus.Collector's.
 func (outlooks) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queueTurns, queueOldest, streamMsgs, streamBytes, nodesPresent} {
+	for _, d := range []*prometheus.Desc{queueTurns, queueOldest, streamMsgs, streamBytes, nodesPresent, logRetention, logReplicas} {
 		out <- d
 	}
 }
@@ -212,4 +214,8 @@ func (l outlooks) Collect(out chan<- prometheus.Metric) {
 		gauge(streamBytes, float64(s.Bytes), s.Name)
 	}
 	gauge(nodesPresent, float64(look.Nodes))
+	if look.Replicas > 0 {
+		gauge(logRetention, look.Retention.Seconds())
+		gauge(logReplicas, float64(look.Replicas))
+	}
 }

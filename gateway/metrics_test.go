@@ -25,11 +25,15 @@ func everyMetric(t *testing.T) (*Metrics, bus.Bus) {
 		Tier:     func(string) events.Tier { return events.Readonly },
 		Breakers: func() (map[string]string, error) { return map[string]string{"echo": "open"}, nil },
 		Running:  func() (int, int) { return 1, 2 },
+		Policy:   func() string { return "p1" },
+		Unserved: func() int { return 4 },
+		Unlike:   func() map[string]time.Duration { return map[string]time.Duration{"policy": time.Minute, "limits": 0} },
 		Look: func() (Outlook, error) {
 			return Outlook{
 				Measures: bus.Measures{
-					Queues:  []bus.QueueMeasure{{Placement: "default", Waiting: 3, Held: 1}, {Placement: bus.WakesQueue}},
-					Streams: []bus.StreamMeasure{{Name: "SLUICE", Messages: 7, Bytes: 70}},
+					Queues:    []bus.QueueMeasure{{Placement: "default", Waiting: 3, Held: 1}, {Placement: bus.WakesQueue}},
+					Streams:   []bus.StreamMeasure{{Name: "SLUICE", Messages: 7, Bytes: 70}},
+					Retention: time.Hour, Replicas: 3,
 				},
 				Oldest: map[string]time.Time{"default": now.Add(-time.Minute)}, Nodes: 2,
 			}, nil
@@ -141,13 +145,29 @@ sluice_people_waiting{kind="input"} 1
 # HELP sluice_unknown_unresolved Calls of the log that ended as unknown, and that nobody has resolved.
 # TYPE sluice_unknown_unresolved gauge
 sluice_unknown_unresolved 4
-# HELP sluice_nodes Nodes that renew their presence.
+# HELP sluice_nodes Nodes that renew their presence and do not drain.
 # TYPE sluice_nodes gauge
 sluice_nodes 2
+# HELP sluice_log_retention_seconds How long the log keeps its events; 0: for ever.
+# TYPE sluice_log_retention_seconds gauge
+sluice_log_retention_seconds 3600
+# HELP sluice_log_replicas How many servers keep each event of the log.
+# TYPE sluice_log_replicas gauge
+sluice_log_replicas 3
+# HELP sluice_nodes_unlike_seconds For how long the nodes have differed in what they should have alike, as this node sees it; 0: they are alike.
+# TYPE sluice_nodes_unlike_seconds gauge
+sluice_nodes_unlike_seconds{what="limits"} 0
+sluice_nodes_unlike_seconds{what="policy"} 60
+# HELP sluice_policy_info The policy in force on this node.
+# TYPE sluice_policy_info gauge
+sluice_policy_info{version="p1"} 1
+# HELP sluice_turns_unserved Turns that nobody owns and whose placement no node serves, as the node that sweeps sees it; 0 on the others.
+# TYPE sluice_turns_unserved gauge
+sluice_turns_unserved 4
 `
 	names := []string{
-		"sluice_attempts_ended_total", "sluice_calls_denied_total", "sluice_turns_claimed_total", "sluice_queue_turns", "sluice_queue_oldest_seconds",
-		"sluice_people_oldest_seconds", "sluice_people_waiting", "sluice_unknown_unresolved", "sluice_nodes",
+		"sluice_attempts_ended_total", "sluice_calls_denied_total", "sluice_turns_claimed_total", "sluice_queue_turns", "sluice_queue_oldest_seconds", "sluice_people_oldest_seconds", "sluice_people_waiting",
+		"sluice_unknown_unresolved", "sluice_nodes", "sluice_log_retention_seconds", "sluice_log_replicas", "sluice_nodes_unlike_seconds", "sluice_policy_info", "sluice_turns_unserved",
 	}
 	if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)

@@ -102,6 +102,7 @@ type natsVerb struct {
 // natsRequest is a request whose user is known and may ask for such a thing at all.
 type natsRequest struct {
 	who    access.Identity
+	user   string // by whose subject it came
 	body   []byte
 	parent string // traceparent
 }
@@ -203,6 +204,7 @@ func (d *NATSDoor) Answer(ctx context.Context, k bus.Knock) bus.Answer {
 var natsNext = map[string]string{
 	"role":            "ask whoever keeps the file of --nats-users for that role; the verb whoami tells what you may",
 	"no-turn":         "check the ids; the verb events shows what is there",
+	"no-tool":         "name a tool as the verb tools does; or, for the tool of a node that is not there now, send force: true",
 	"no-trace":        "check the id; the verb traces shows what is there",
 	"store-building":  "wait, and ask again: the verb readstore tells how far it has come",
 	"other-arguments": "ask for the verb approval again, and answer what it shows",
@@ -263,7 +265,7 @@ func (d *NATSDoor) admit(ctx context.Context, k bus.Knock) (int, any, error) {
 		ctx, stop = context.WithTimeout(ctx, natsLimit)
 		defer stop()
 	}
-	return v.serve(ctx, natsRequest{id, k.Body, k.Traceparent})
+	return v.serve(ctx, natsRequest{id, k.User, k.Body, k.Traceparent})
 }
 
 func (d *NATSDoor) begin(user string) bool {

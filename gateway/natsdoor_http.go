@@ -93,7 +93,7 @@ func (r natsRequest) http(ctx context.Context, rt route) (*http.Request, error) 
 	req.URL.RawQuery = query.Encode()
 	if method == http.MethodGet {
 		for name := range members {
-			return nil, BadRequest(fmt.Sprintf("unknown field %.60q", name), "known here: "+strings.Join(known(rt), ", "))
+			return nil, unknownField(name, "", known(rt))
 		}
 		return req, nil
 	}

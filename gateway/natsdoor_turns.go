@@ -51,15 +51,27 @@ func (d *NATSDoor) submit(ctx context.Context, r natsRequest) (int, any, error) 
 		if err != nil {
 			return 0, nil, about(t.Key, err)
 		}
-		return http.StatusAccepted, submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached, Unanswered: o.Unanswered}, nil
+		if !t.Attached {
+			return http.StatusAccepted, submittedOf(t, "submitted", o).overNATS(r.user, o.Turn.CanAsk), nil
+		}
+		v, err := d.desk.Get(ctx, t.Key) // it may have ended long ago
+		if err != nil {
+			return 0, nil, about(t.Key, err)
+		}
+		return d.outcome(ctx, r, t, v, o)
 	}
 	t, v, err := d.desk.Run(ctx, o.Key, o.Turn, o.Wait)
 	if err != nil {
 		return 0, nil, about(t.Key, err)
 	}
-	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: StateOf(v.Turn), Attached: t.Attached, Unanswered: o.Unanswered}
+	return d.outcome(ctx, r, t, v, o)
+}
+
+// outcome is what is answered about a turn that was waited for, or was there already.
+func (d *NATSDoor) outcome(ctx context.Context, r natsRequest, t Ticket, v View, o Order) (int, any, error) {
+	out := submittedOf(t, StateOf(v.Turn), o)
 	if !v.Ended() {
-		return http.StatusAccepted, out, nil
+		return http.StatusAccepted, out.overNATS(r.user, v.Turn.Submitted.CanAsk), nil
 	}
 	m, err := d.desk.Messages(ctx, v, codec.Format(o.Turn.Format))
 	if err != nil {

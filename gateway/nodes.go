@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -175,6 +174,14 @@ type presence struct {
 	there bool // there is a cell
 }
 
+// Serves says whether the value of a presence cell is of a node that takes turns: it is
+// there, and does not drain.
+func Serves(value []byte) bool {
+	var p presence
+	_ = json.Unmarshal(value, &p) // of a release that says it otherwise: it is there all the same
+	return !p.Draining
+}
+
 func (d *Desk) present(ctx context.Context) (map[string]presence, error) {
 	out := make(map[string]presence)
 	err := bus.Each(ctx, d.bus.Cells(), bus.BucketPresence, func(c bus.Cell) {
@@ -307,7 +314,9 @@ func offBy(ms float64) time.Duration {
 
 // warn says what an operator should look at.
 func (c *Crew) warn() {
-	c.Warnings = append(c.Warnings, c.Unlike()...)
+	for _, d := range c.Unlike() {
+		c.Warnings = append(c.Warnings, d.Says)
+	}
 	say := func(format string, args ...any) { c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...)) }
 	for _, n := range c.Nodes {
 		if n.State == NodeSilent {
@@ -323,66 +332,3 @@ func (c *Crew) warn() {
 		}
 	}
 }
-
-// alike are the settings that all nodes of a log should share.
-var alike = []struct {
-	name string
-	of   func(bus.Status) string
-}{
-	{"ack-wait", func(s bus.Status) string { return span(s.AckWaitMS) }},
-	{"presence", func(s bus.Status) string { return span(s.PresenceMS) }},
-	{"key-retention", func(s bus.Status) string { return span(s.KeysMS) }},
-	{"breaker-failures", func(s bus.Status) string { return fmt.Sprint(s.Failures) }},
-	{"breaker-window", func(s bus.Status) string { return span(s.WindowMS) }},
-}
-
-// Unlike says in what the nodes differ that should be alike: settings and clocks.
-func (c *Crew) Unlike() []string {
-	var out []string
-	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	live := slices.DeleteFunc(slices.Clone(c.Nodes), func(n NodeView) bool { return n.Says == nil })
-	for _, k := range alike {
-		if said := differ(live, k.of); said != "" {
-			say("the nodes differ in %s (%s): give all of them the same", k.name, said)
-		}
-	}
-	for _, n := range live {
-		switch {
-		case math.Abs(*n.TimeMS) > n.ClockErrorMS+clockAlarm:
-			say("node %s goes by a time that is %v off: deadlines, approvals and circuits are judged by it", n.Name, offBy(*n.TimeMS))
-		case math.Abs(*n.ClockMS) > n.ClockErrorMS+clockAlarm:
-			say("the machine of node %s has a clock that is %v off: the node goes by the log's time, but mend it", n.Name, offBy(*n.ClockMS))
-		}
-	}
-	return out
-}
-
-// span is a duration of milliseconds; 0 is off.
-func span(ms int64) string {
-	if ms == 0 {
-		return "off"
-	}
-	return (time.Duration(ms) * time.Millisecond).String()
-}
-
-// differ is what each says, where they do not all say the same; "" where they do.
-func differ(nodes []NodeView, of func(bus.Status) string) string {
-	var said, each []string
-	for _, n := range nodes {
-		v := of(*n.Says)
-		if !slices.Contains(said, v) {
-			said = append(said, v)
-		}
-		each = append(each, n.Name+": "+v)
-	}
-	if len(said) < 2 {
-		return ""
-	}
-	if len(each) > maxNamedNodes {
-		each = append(each[:maxNamedNodes], "…")
-	}
-	return strings.Join(each, ", ")
-}
-
-// maxNamedNodes is how many nodes a warning names.
-const maxNamedNodes = 8

@@ -66,9 +66,12 @@ func TestCrew(t *testing.T) {
 		return s
 	}
 	crewmate(t, d, as("live", nil), `{"name":"x"}`)
-	crewmate(t, d, as("drains", func(s *bus.Status) { s.Draining = true }), `{"name":"x"}`)
+	crewmate(t, d, as("drains", func(s *bus.Status) {
+		s.Draining, s.Policy, s.Limits = true, "p1", "none"
+		s.PolicySince, s.LimitsSince = time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC), time.Unix(1, 0) // since when does not make them differ
+	}), `{"name":"x"}`)
 	crewmate(t, d, as("late", func(s *bus.Status) { s.Machine = time.Now().Add(time.Hour) }), `{}`)
-	crewmate(t, d, as("other", func(s *bus.Status) { s.AckWaitMS, s.PresenceMS = 2_000, 0 }), `not JSON`)
+	crewmate(t, d, as("other", func(s *bus.Status) { s.AckWaitMS, s.PresenceMS, s.Policy, s.Limits = 2_000, 0, "p2", "none" }), `not JSON`)
 	crewmate(t, d, bus.Status{Boot: "silent"}, `{"name":"dead or deaf"}`)
 	crewmate(t, d, bus.Status{Boot: "drained"}, `{"name":"gone home","draining":true}`)
 	c, err := d.Crew(within(t), CrewOptions{})
@@ -95,13 +98,14 @@ func TestCrew(t *testing.T) {
 	warned := strings.Join(c.Warnings, "\n")
 	for _, part := range []string{
 		"differ in ack-wait (", "name of other: 2s", "name of live: 15s", "differ in presence (", "name of other: off",
+		"differ in policy (name of other: p2, name of drains: p1 since 2026-11-30T10:00:00Z)",
 		"the machine of node name of late has a clock that is ", "node dead or deaf (silent) does not answer",
 	} {
 		if !strings.Contains(warned, part) {
 			t.Errorf("no warning of %q in\n%s", part, warned)
 		}
 	}
-	if strings.Contains(warned, "key-retention") || strings.Contains(warned, "name of late goes by") {
+	if strings.Contains(warned, "key-retention") || strings.Contains(warned, "limits") || strings.Contains(warned, "name of late goes by") {
 		t.Errorf("warned of what is well:\n%s", warned)
 	}
 }

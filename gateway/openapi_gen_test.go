@@ -14,7 +14,6 @@ import (
 
 	"github.com/invopop/jsonschema"
 
-	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/codec"
 )
 
@@ -104,7 +103,7 @@ func special(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[Who]():
 		return &jsonschema.Schema{
 			Description: "a principal, or its id alone",
-			OneOf:       []*jsonschema.Schema{{Type: "string"}, {Ref: "#/$defs/Principal"}, {Type: "null"}},
+			OneOf:       []*jsonschema.Schema{{Type: "string"}, {Ref: "#/$defs/WhoSaid"}, {Type: "null"}},
 		}
 	}
 	return nil
@@ -143,7 +142,7 @@ func openAPI(t *testing.T) []byte {
 	t.Helper()
 	x := newReflected(t)
 	x.of(Problem{})
-	x.of(events.Principal{}) // which Who refers to
+	x.strict(whoSaid{}) // which Who refers to
 	paths := object{}
 	for _, rt := range NewAPI(APIConfig{Desk: NewDesk(DeskConfig{})}).routes() {
 		d, ok := operations[rt.pattern]

@@ -219,7 +219,7 @@ var operations = map[string]described{
 	},
 	"POST /v1/breakers/{tool}/open": {
 		id: "openBreaker", about: "Switch a tool off for a time, or one of the endpoints that it reaches.", query: ofCircuit, body: openAsked{}, example: `{"for_ms": 60000, "reason": "maintenance"}`,
-		problems: "busy too-long", answers: []answered{{status: 200, about: "what it was", of: Switched{}}},
+		problems: "busy too-long no-tool", answers: []answered{{status: 200, about: "what it was", of: Switched{}}},
 	},
 	"GET /v1/tools": {
 		id: "listTools", about: "The tools, without those whose circuit is open: all, or a page, behind which the header Link tells of the next one.", problems: "no-tools",

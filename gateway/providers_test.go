@@ -171,7 +171,7 @@ func TestAnswersWithOtherIDsBringTheirMessage(t *testing.T) {
 		if err := codec.Validate(format, append(whole, got.Messages...)); err != nil {
 			t.Errorf("%s: %v", format, err)
 		}
-		d.want(202, `"attached":true`, "POST", "/v1/turns", fmt.Sprintf(`{"trace":"tr","turn":"tu","format":%q,"message":%s}`, format, got.Assistant))
+		d.want(200, `"state":"completed","attached":true`, "POST", "/v1/turns", fmt.Sprintf(`{"trace":"tr","turn":"tu","format":%q,"message":%s}`, format, got.Assistant))
 		d.want(409, `:turn-exists"`, "POST", "/v1/turns", fmt.Sprintf(`{"trace":"tr","turn":"tu","format":%q,"message":%s}`, format, strings.Replace(string(got.Assistant), m.Calls[0].ProviderID, "other", 1)))
 	}
 }

@@ -67,7 +67,6 @@ func (a *API) submitStream(w http.ResponseWriter, r *http.Request) error {
 	if status == http.StatusAccepted {
 		w.Header().Set("Location", "/v1/turns/"+out.Trace+"/"+out.Turn)
 	}
-	out.Unanswered = m.Unanswered
 	writeJSON(w, status, "application/json", streamed{out, m.Reason})
 	return nil
 }

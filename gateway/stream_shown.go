@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway/codec"
 )
 
@@ -56,19 +58,22 @@ func (a *API) showStream(w http.ResponseWriter, r *http.Request, in streamIn, s 
 	if err != nil {
 		return about(t.Key, err)
 	}
-	out := submitted{Trace: t.Key.Trace, Turn: t.Key.Turn, State: "submitted", Attached: t.Attached, Unanswered: m.Unanswered}
+	out := submittedOf(t, "submitted", o).overHTTP(o.Turn.CanAsk)
 	if err := s.data("submitted", out); err != nil {
 		return err
 	}
-	if o.Wait > 0 {
-		v, err := a.waitShown(r, t, o.Wait, s)
+	if o.Wait > 0 || t.Attached {
+		look := a.desk.Get
+		if o.Wait > 0 {
+			look = func(context.Context, events.TurnKey) (View, error) { return a.waitShown(r, t, o.Wait, s) }
+		}
+		v, err := look(r.Context(), t.Key)
 		if err != nil {
 			return about(t.Key, err)
 		}
-		if _, out, err = a.outcome(r.Context(), t, v, o.Turn.Format); err != nil {
+		if _, out, err = a.outcome(r.Context(), t, v, o); err != nil {
 			return about(t.Key, err)
 		}
-		out.Unanswered = m.Unanswered
 	}
 	return s.data("answer", streamed{out, m.Reason})
 }

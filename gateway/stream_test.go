@@ -69,7 +69,7 @@ const turnsStream = "/v1/turns:stream"
 func TestStreamIsSubmitted(t *testing.T) {
 	d := newDoor(t, nil)
 	const q = turnsStream + "?trace=tr&turn=tu&principal=agent"
-	d.want(202, `{"trace":"tr","turn":"tu","state":"submitted","attached":false,"stop":"tool_calls"}`, "POST", q, sent(chatStream...), eventStream()...)
+	d.want(202, `{"trace":"tr","turn":"tu","state":"submitted","attached":false,"next":{"messages":"GET /v1/turns/tr/tu/messages?wait_ms=60000","turn":"GET /v1/turns/tr/tu","cancel":"POST /v1/turns/tr/tu/cancel"},"stop":"tool_calls"}`, "POST", q, sent(chatStream...), eventStream()...)
 	d.want(202, `"attached":true`, "POST", q, sent(chatStream...), eventStream()...)
 	d.want(202, `"attached":true`, "POST", q, strings.Join(chatStream[:4], "\n"), "Content-Type", "application/x-ndjson")
 	// The same calls as a message are the same turn.
@@ -439,7 +439,7 @@ func TestStreamPreviews(t *testing.T) {
 		t.Errorf("before the body has ended: %v", err)
 	}
 	must(t, s.in.Close())
-	want("submitted", `{"trace":"tr","turn":"tu","state":"submitted","attached":false}`)
+	want("submitted", `{"trace":"tr","turn":"tu","state":"submitted","attached":false,"next":{"messages":"GET /v1/turns/tr/tu/messages?wait_ms=60000","turn":"GET /v1/turns/tr/tu","cancel":"POST /v1/turns/tr/tu/cancel"}}`)
 	o.take()
 	o.finish("hello")
 	want("answer", `"state":"completed"`)

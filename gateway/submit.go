@@ -23,11 +23,15 @@ type Ticket struct {
 	Key      events.TurnKey
 	Seq      uint64 // stream sequence of its first commit
 	Attached bool   // the turn was there already
+	// NotTaken are settings of a submission that attached which the turn does not have, by the
+	// names of an Envelope's fields, each with what stands in the turn instead; nil: none.
+	NotTaken map[string]any
 }
 
 // Submit puts a turn in the log, queues it, and returns once that is durable. An
 // empty trace or turn id is made. The same ids with the same calls attach to
-// the turn that is there, which is queued again if nobody has claimed it.
+// the turn that is there, whose settings stay as they are, and which is queued again if
+// nobody has claimed it.
 //
 // It returns lifecycle.ErrSubmission for one that is out of bounds (with
 // bus.ErrTooLarge where that is its size), lifecycle.ErrDifferent where the ids
@@ -169,7 +173,7 @@ func (d *Desk) enter(ctx context.Context, key events.TurnKey, s events.TurnSubmi
 		case err != nil:
 			return Ticket{Key: key}, v, err
 		case done:
-			return d.attach(ctx, v)
+			return d.attach(ctx, v, s)
 		}
 		d.seen(stored, nil)
 		v = viewOf(key, []bus.Stored{stored})
@@ -196,8 +200,8 @@ func sameIDs(have *events.TurnSubmitted, s events.TurnSubmitted) events.TurnSubm
 }
 
 // attach answers a submission that is in the log already.
-func (d *Desk) attach(ctx context.Context, v View) (Ticket, View, error) {
-	t := Ticket{Key: v.Turn.Key, Seq: v.Commits[0].Seq, Attached: true}
+func (d *Desk) attach(ctx context.Context, v View, s events.TurnSubmitted) (Ticket, View, error) {
+	t := Ticket{Key: v.Turn.Key, Seq: v.Commits[0].Seq, Attached: true, NotTaken: notTaken(*v.Turn.Submitted, s, d.workspace)}
 	unclaimed := v.Turn.Owner.Boot == "" && v.Turn.Ended == nil && v.Turn.Submitted.Imported == ""
 	if !unclaimed {
 		return t, v, nil

@@ -74,10 +74,14 @@ func (d *decider) submit(c Submit) error {
 }
 
 // sameSubmission compares who acts and what is called, as they are stored: an
-// absent list and an empty one are the same, and so are arguments that only are
-// written otherwise.
+// absent list and an empty one are the same, an agent that is called one and one that is
+// not, and so are arguments that only are written otherwise.
 func sameSubmission(a, b *events.TurnSubmitted) bool {
-	return same(&events.TurnSubmitted{Principal: a.Principal, Calls: canonical(a.Calls)}, &events.TurnSubmitted{Principal: b.Principal, Calls: canonical(b.Calls)})
+	said := func(s *events.TurnSubmitted) *events.TurnSubmitted {
+		by := events.Principal{ID: s.Principal.ID, Kind: agentKind(s.Principal), Parents: s.Principal.Parents}
+		return &events.TurnSubmitted{Principal: by, Calls: canonical(s.Calls)}
+	}
+	return same(said(a), said(b))
 }
 
 // canonical are calls with the hashes of their arguments, where they have one, and

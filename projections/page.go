@@ -178,6 +178,9 @@ func (d Decision) text() string {
 	out := d.State
 	if d.By != nil {
 		out += " by " + who(*d.By)
+		if d.By.Via != "" {
+			out += ", via " + events.Visible(d.By.Via)
+		}
 	}
 	out += " at " + stamp(d.At)
 	if d.Scope == events.ScopeSession {

@@ -120,7 +120,7 @@ func fill(b bus.Bus, srv *jetlog.Server, names []string) error {
 			return err
 		}
 		defer nc.Close()
-		_, err = nc.Request(subject, body, 5*time.Second)
+		_, err = nc.Request(subject, body, time.Minute)
 		return err
 	}}
 	if _, err := b.Blobs().Put(context.Background(), []byte("the whole log"), ""); err != nil { // an answer of ends refers to it
@@ -152,7 +152,7 @@ func runNATS(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Check(err)
 	srv.Start()
 	ts.Defer(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(10 * time.Second) {
+	if !srv.ReadyForConnections(time.Minute) {
 		ts.Fatalf("the NATS server does not get ready")
 	}
 	ts.Setenv("NATS", srv.ClientURL())

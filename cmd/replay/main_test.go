@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.uber.org/goleak"
 
 	"github.com/sluice-run/sluice/test/data"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the scripts compare anew")
@@ -20,14 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts compare anew")
 // leakless runs the tests, and then sees that nothing of them still runs.
 type leakless struct{ m *testing.M }
 
-func (l leakless) Run() int {
-	code := l.m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
+func (l leakless) Run() int { return leaks.Run(l.m) }
 
 func TestMain(m *testing.M) { testscript.Main(leakless{m}, map[string]func(){"sluice-replay": main}) }
 

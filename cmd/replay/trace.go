@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/events/near"
 )
 
 // target is what a command is about: a trace, one of its turns, or one call.
@@ -190,17 +191,17 @@ func nearly(want string, names []string, all string) string {
 	if len(names) == 0 {
 		return "the log is empty: sluice-replay import or sluice-node submit puts something in it"
 	}
-	type near struct {
+	type like struct {
 		name string
 		far  int
 	}
-	var list []near
+	var list []like
 	for _, n := range names {
-		if d := distance(want, n); d <= max(2, len(want)/4) {
-			list = append(list, near{n, d})
+		if d := farFrom(want, n); d <= max(2, len(want)/4) {
+			list = append(list, like{n, d})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b near) int { return cmp.Compare(a.far, b.far) })
+	slices.SortStableFunc(list, func(a, b like) int { return cmp.Compare(a.far, b.far) })
 	var out []string
 	for _, n := range list[:min(len(list), mostNear)] {
 		out = append(out, n.name)
@@ -214,28 +215,11 @@ func nearly(want string, names []string, all string) string {
 	return "sluice-replay list shows what there is"
 }
 
-// distance is how many letters must change to make one name of the other; 0 also
-// where one begins with the other, since names are cut when they are copied.
-func distance(a, b string) int {
+// farFrom is how many letters must change to make one name of the other; 0 also where one
+// begins with the other, since names are cut when they are copied.
+func farFrom(a, b string) int {
 	if len(a) >= 4 && len(b) >= 4 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) {
 		return 0
 	}
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+	return near.Distance(a, b)
 }

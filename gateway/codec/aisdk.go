@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -42,7 +43,7 @@ func decodeAISDK(body []byte) (Message, error) {
 		out.Input, out.Output = count(usage["inputTokens"]), count(usage["outputTokens"])
 	}
 	name := "content"
-	if absent(m[name]) {
+	if absent(m[name]) || first(m[name]) == '"' && !absent(m["toolCalls"]) {
 		name = "toolCalls"
 	}
 	switch first(m[name]) {
@@ -83,7 +84,12 @@ func partsAISDK(raw json.RawMessage, path string) ([]events.RawCall, error) {
 		case kind == "reasoning":
 			before = append(before, raw)
 			return c, false, nil
-		case kind != callPart || string(m["providerExecuted"]) == "true":
+		case string(m["providerExecuted"]) == "true":
+			return c, false, nil
+		case kind == "" && !absent(m["toolName"]): // a model's own list of calls, before its release 5
+		case kind != callPart && strings.HasPrefix(path, "/toolCalls"):
+			return c, false, malformed(path, "no call as the AI SDK writes them: want toolCallId and toolName; calls of another format stand under its own name, as tool_calls")
+		case kind != callPart:
 			return c, false, nil
 		}
 		c, err = partAISDK(m, path)

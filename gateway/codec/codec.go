@@ -123,6 +123,9 @@ func Decode(f Format, body []byte) (Message, error) {
 		return Message{}, err
 	}
 	m, err := c.decode(body)
+	if err == nil {
+		err = unseen(f, m, body)
+	}
 	if err != nil {
 		return Message{}, err
 	}

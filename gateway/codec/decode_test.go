@@ -140,6 +140,46 @@ func TestDecodeNeutral(t *testing.T) {
 	}
 }
 
+// TestDecodeSeesCallsOfOtherFormats: a message whose calls stand where its format has none is
+// no last word of a model.
+func TestDecodeSeesCallsOfOtherFormats(t *testing.T) {
+	for _, c := range []struct {
+		as   Format
+		body string
+		want string // "" means that it is a last word
+	}{
+		{Anthropic, `{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"read","arguments":"{}"}}]}`, "as openai writes them"},
+		{Anthropic, `{"choices":[{"finish_reason":"tool_calls","message":{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"read","arguments":"{}"}}]}}]}`, "/content: is missing"},
+		{OpenAI, `{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"read","input":{}}]}`, "as anthropic writes them"},
+		{OpenAI, `{"role":"assistant","content":[{"type":"tool-call","toolCallId":"a","toolName":"read","input":{}}]}`, "as aisdk writes them"},
+		{OpenAI, `{"role":"assistant","content":"","toolCalls":[{"id":"a","function":{"name":"read","arguments":"{}"}}]}`, "/toolCalls: calls stand under tool_calls in this format"},
+		{AISDK, `{"role":"assistant","content":null,"toolCalls":[{"id":"a","function":{"name":"read","arguments":"{}"}}]}`, "/toolCalls/0: no call as the AI SDK writes them"},
+		{AISDK, `{"role":"assistant","content":"","toolCalls":[{"id":"a","function":{"name":"read","arguments":"{}"}}]}`, "/toolCalls/0: no call as the AI SDK writes them"},
+		{Responses, `{"role":"assistant","content":null,"output":[],"tool_calls":[{"id":"a","function":{"name":"read","arguments":"{}"}}]}`, "as openai writes them"},
+		{OpenAI, `{"choices":[{"finish_reason":"tool_calls","message":{"role":"assistant","content":""}}]}`, `the model stopped for "tool_calls", and no call is in it`},
+		{Anthropic, `{"role":"assistant","stop_reason":"tool_use","content":[{"type":"text","text":"x"}]}`, `the model stopped for "tool_use", and no call is in it`},
+		{OpenAI, `{"role":"assistant","content":"done: {\"tool_calls\": 1}"}`, ""},
+		{Anthropic, `{"role":"assistant","stop_reason":"end_turn","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}}]}`, ""},
+		{AISDK, `{"role":"assistant","content":[{"type":"tool-call","toolCallId":"a","toolName":"read","input":{},"providerExecuted":true}]}`, ""},
+		{Gemini, `{"candidates":[{"finishReason":"STOP","content":{"role":"model","parts":[{"text":"done"}]}}]}`, ""},
+	} {
+		m, err := Decode(c.as, []byte(c.body))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || len(m.Calls) > 0 {
+			t.Errorf("%s %s: %+v, %v, want %q", c.as, c.body, m, err, c.want)
+		}
+	}
+	m, err := Decode(AISDK, []byte(`{"text":"","toolCalls":[{"toolCallType":"function","toolCallId":"a","toolName":"read","args":"{\"v\":1}"}],"finishReason":"tool-calls"}`))
+	if err != nil || len(m.Calls) != 1 || m.Calls[0].Tool != "read" || m.Calls[0].Args.Text != `{"v":1}` {
+		t.Errorf("a model's own list of calls: %+v, %v", m, err)
+	}
+	if m, err = Decode(OpenAI, []byte(`{"message":{"role":"assistant","tool_calls":[{"function":{"name":"read","arguments":{}}}]},"done":true,"done_reason":"length"}`)); err != nil || m.Reason != "length" || m.Calls[0].Refused == nil {
+		t.Errorf("one of Ollama's own API that was cut off: %+v, %v", m, err)
+	}
+	if m, err = Decode(OpenAI, []byte(`{"message":{"role":"assistant","tool_calls":[{"function":{"name":"read","arguments":{}}}]},"done":false}`)); err == nil {
+		t.Errorf("a piece of one of Ollama's own API: %+v", m)
+	}
+}
+
 // 7: a cut message starts nothing, and each of its calls gets an answer.
 func TestDecodeRefusesWhatWasCut(t *testing.T) {
 	for _, c := range []struct {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/events/near"
 	"github.com/sluice-run/sluice/lifecycle"
 )
 
@@ -107,7 +108,11 @@ func known(m map[string]json.RawMessage, path string, names ...string) error {
 		}
 	}
 	if unknown != "" {
-		return malformed(path+"/"+shorten(unknown, 64), "no such field: there are %s", strings.Join(names, ", "))
+		guess := ""
+		if word := near.Word(unknown, names); word != "" {
+			guess = "did you mean " + word + "? "
+		}
+		return malformed(path+"/"+shorten(unknown, 64), "no such field: %sthere are %s", guess, strings.Join(names, ", "))
 	}
 	return nil
 }

@@ -29,6 +29,14 @@ func decodeOpenAI(body []byte) (Message, error) {
 	if m.Reason, err = text(choice["finish_reason"], path+"/finish_reason"); err != nil {
 		return m, err
 	}
+	if ofOllama(top) {
+		if m.Reason, err = endOfOllama(top); err == nil && m.Reason == "" {
+			err = malformed("/done", "false: this is a piece of a stream, and the model has not ended: send the whole stream, or the last answer")
+		}
+		if err != nil {
+			return m, err
+		}
+	}
 	message := choice
 	if raw, ok := choice["message"]; ok {
 		path += "/message"
@@ -84,6 +92,8 @@ func toolCalls(message map[string]json.RawMessage, path string) ([]events.RawCal
 		return nil, malformed(path+"/role", "%q, want assistant", shorten(role, 32))
 	case legacyCall(message["function_call"]):
 		return nil, malformed(path+"/function_call", "the form before tool_calls is not supported: ask the model with tools, not functions")
+	case absent(message["tool_calls"]) && otherName(message):
+		return nil, malformed(path+"/toolCalls", "calls stand under tool_calls in this format")
 	case absent(message["tool_calls"]):
 		if role == "" && message["content"] == nil {
 			return nil, malformed(path, "want an assistant's message")
@@ -91,6 +101,12 @@ func toolCalls(message map[string]json.RawMessage, path string) ([]events.RawCal
 		return nil, nil
 	}
 	return eachCall(message["tool_calls"], path+"/tool_calls", callOpenAI)
+}
+
+// otherName says whether calls stand under the name that some gateways make of tool_calls.
+func otherName(message map[string]json.RawMessage) bool {
+	calls := message["toolCalls"]
+	return !absent(calls) && string(calls) != "[]"
 }
 
 // legacyCall says whether a message has a call in the form before tool_calls. Some servers

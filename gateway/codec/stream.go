@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -269,11 +270,18 @@ func (s *Stream) choose(f Format) {
 	}
 }
 
+// keepAlive are names of events that gateways of all formats send so that a connection
+// lives, some with data that are no JSON.
+var keepAlive = []string{"ping", "keepalive", "keep-alive", "heartbeat"}
+
 // event takes one event of the stream.
 func (s *Stream) event(e event) error {
 	s.events++
 	if len(e.data) > MaxBody {
 		return tooLarge("an event of %d bytes, at most %d", len(e.data), MaxBody)
+	}
+	if slices.Contains(keepAlive, e.name) { // whatever its data are
+		return nil
 	}
 	var top map[string]json.RawMessage
 	if !e.done() {

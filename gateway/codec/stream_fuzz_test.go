@@ -58,7 +58,7 @@ func fuzzStream(f *testing.F, format Format, terminal ...string) {
 	})
 }
 
-func FuzzStreamOpenAI(f *testing.F)    { fuzzStream(f, OpenAI, "[DONE]", "finish_reason") }
+func FuzzStreamOpenAI(f *testing.F)    { fuzzStream(f, OpenAI, "[DONE]", "finish_reason", `"done"`) }
 func FuzzStreamAnthropic(f *testing.F) { fuzzStream(f, Anthropic, "message_stop") }
 func FuzzStreamResponses(f *testing.F) { fuzzStream(f, Responses, "response.completed") }
 func FuzzStreamGemini(f *testing.F)    { fuzzStream(f, Gemini, "finishReason", "finish_reason") }

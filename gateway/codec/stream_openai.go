@@ -35,7 +35,7 @@ type openAIPiece struct {
 func looksOpenAI(_ event, top map[string]json.RawMessage) bool {
 	object, _ := text(top["object"], "")
 	_, choices := top["choices"]
-	return choices || object == "chat.completion.chunk"
+	return choices || object == "chat.completion.chunk" || ofOllama(top)
 }
 
 func (s *openAIStream) missing() string {
@@ -55,7 +55,9 @@ func (s *openAIStream) take(_ event, top map[string]json.RawMessage) error {
 		s.done = true
 		return nil
 	case s.done:
-		return fault(FaultAfterEnd, "a chunk follows [DONE]")
+		return fault(FaultAfterEnd, "a chunk follows the end")
+	case ofOllama(top):
+		return s.takeOllama(top)
 	}
 	id, err := inner(top["id"], "id")
 	if err != nil {
@@ -134,6 +136,9 @@ func (s *openAIStream) delta(raw json.RawMessage, id []byte, ends bool) error {
 		return fault(FaultMalformed, "/choices/0/delta/role: %q, want assistant", shorten(role, 32))
 	case legacyCall(d["function_call"]):
 		return fault(FaultMalformed, "/choices/0/delta/function_call: the form before tool_calls is not supported: ask the model with tools, not functions")
+	}
+	if otherName(d) {
+		return fault(FaultMalformed, "/choices/0/delta/toolCalls: calls stand under tool_calls in this format")
 	}
 	if len(s.reason) > 0 {
 		return s.late(d)

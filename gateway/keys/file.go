@@ -240,7 +240,7 @@ func (r *Ring) addToken(id access.Identity, t Token) error {
 	if err != nil {
 		return err
 	}
-	id.Via = "token"
+	id.Via = events.ViaToken
 	at := maphash.Bytes(r.seed, digest[:])
 	for _, h := range r.tokens[at] {
 		switch {
@@ -270,7 +270,7 @@ func ParseExpiry(s string) (time.Time, error) {
 }
 
 func (r *Ring) addCertificate(id access.Identity, c Certificate) error {
-	id.Via = "certificate"
+	id.Via = events.ViaCertificate
 	into, by := r.subjects, c.Subject
 	switch {
 	case (c.Subject == "") == (c.URI == ""):

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
@@ -26,10 +25,11 @@ import (
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/projections"
 	"github.com/sluice-run/sluice/test/collector"
+	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/test/proc"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestEverySpanOnce, over both protocols, compressed and not, across orderly restarts.
 func TestEverySpanOnce(t *testing.T) {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/test/leaks"
 )
 
@@ -33,7 +31,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	goleak.VerifyTestMain(m, leaks.OfServers...)
+	leaks.Main(m, leaks.OfServers...)
 }
 
 // given says whether a flag was on the command line.

@@ -46,7 +46,7 @@ var rules = map[string]rule{
 	"Operation.Class": ruleKeep, "Operation.Commands": ruleText, "Operation.Hosts": ruleText, "Operation.Paths": ruleText,
 	"Outcome.Class": ruleKeep, "Outcome.Effects": ruleKeep, "Outcome.Signal": ruleKeep,
 	"Owner.Boot":   ruleKeep,
-	"Principal.ID": ruleKeep, "Principal.Kind": ruleKeep, "Principal.Parents": ruleKeep,
+	"Principal.ID": ruleKeep, "Principal.Kind": ruleKeep, "Principal.Parents": ruleKeep, "Principal.Via": ruleKeep,
 	"Preview.Failed": ruleText, "Preview.Kind": ruleKeep, "Preview.Note": ruleText,
 	"Progress.Text": ruleText,
 	"RawCall.Args":  ruleArgs, "RawCall.Extra": ruleText, "RawCall.Key": ruleText, "RawCall.ProviderID": ruleKeep, "RawCall.Said": ruleKeep, "RawCall.Tool": ruleKeep,
