@@ -1,12 +1,18 @@
 package bus
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Measures is what a keeper says of itself at a glance, for metrics. Nothing is decided
 // by it.
 type Measures struct {
 	Queues  []QueueMeasure  // one for each placement that was asked for, and the wake-ups
 	Streams []StreamMeasure // what the store holds, sorted by name
+
+	Retention time.Duration // of the log; 0: for ever
+	Replicas  int           // of the log; 0: not known
 }
 
 // WakesQueue is the name of the wake-ups' queue in a QueueMeasure: no placement has a dot.

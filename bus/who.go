@@ -9,6 +9,7 @@ import (
 // memory. The answer is a Status.
 type Who struct {
 	Turns bool `json:"turns,omitempty"` // with its turns and its running attempts, one by one
+	Tools bool `json:"tools,omitempty"` // with the names of the tools that it knows
 
 	// Of a node that has just begun, and introduces itself: others can then tell that
 	// it is set otherwise than they are.
@@ -67,8 +68,23 @@ type Status struct {
 	Failures   int   `json:"breaker_open"` // consecutive failures that open a circuit
 	WindowMS   int64 `json:"breaker_ms"`   // how long it then stays open
 
+	Setup
+
 	InMemory []string  `json:"in_memory,omitempty"` // trace/turn, sorted; at most MaxStatusList
 	Running  []Running `json:"running,omitempty"`   // sorted; at most MaxStatusList
+	Tools    []string  `json:"tools,omitempty"`     // sorted; at most MaxStatusList. None from a release that does not tell
+}
+
+// Setup is what a node tells of the files that it goes by, and that all nodes of a log
+// should have alike. Each is "" where the node is of a release that does not tell.
+type Setup struct {
+	Policy      string    `json:"policy,omitempty"`       // version of the policy in force
+	PolicySince time.Time `json:"policy_since,omitzero"`  // when that came into force there
+	Limits      string    `json:"limits,omitempty"`       // digest of the limits in force, or none
+	LimitsSince time.Time `json:"limits_since,omitzero"`  // when these came into force there
+	Principals  string    `json:"principals,omitempty"`   // digest of the allowlists, or none
+	SecretsKeys string    `json:"secrets_keys,omitempty"` // ids of the keys for secrets, the one that seals first, or none. A key cannot be had from its id
+	Retention   string    `json:"retention,omitempty"`    // of the log, as it was in force when the node began: a duration, or for ever
 }
 
 // Running is an attempt that runs.

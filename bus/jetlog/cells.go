@@ -237,7 +237,9 @@ type watch struct {
 // run watches until the connection is lost, or yield or ctx ends it.
 func (w *watch) run(ctx context.Context) error {
 	loss := w.link.loss()
-	sub, err := w.kv.Watch(ctx, watchPattern(w.prefix))
+	open, stop := endless(ctx)
+	defer stop()
+	sub, err := w.kv.Watch(open, watchPattern(w.prefix))
 	if err != nil {
 		return err
 	}
@@ -266,6 +268,14 @@ func (w *watch) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// endless ends with ctx and has no deadline: the client gives up a request by itself then,
+// and otherwise waits for as long as the caller does where nobody answers.
+func endless(ctx context.Context) (context.Context, func()) {
+	own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	return own, func() { stop(); cancel(nil) }
 }
 
 // cellOf is what a watcher is told of an entry; nil is the end of what there was.

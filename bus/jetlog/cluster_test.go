@@ -2,10 +2,13 @@ package jetlog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
@@ -134,6 +137,37 @@ func checkAcked(t *testing.T, b *jetlog.Bus, k events.TurnKey, acked map[uint64]
 	}
 	for seq, a := range acked {
 		t.Errorf("turn %s: commit %s, acknowledged at %d, is not there", k, a.id, seq)
+	}
+}
+
+// TestWithoutQuorum: with two servers of three gone, whoever looks hears that the log is
+// unavailable, and of no error of its own kind.
+func TestWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	c := jettest.StartCluster(t)
+	last := c.Nodes[0]
+	b := c.Open(jetlog.Config{Connect: func(name string) (*nats.Conn, error) { return last.Dial(name) }})
+	if !b.Clustered() || b.Replicas() != 3 {
+		t.Errorf("clustered %t, %d replicas", b.Clustered(), b.Replicas())
+	}
+	for _, n := range c.Nodes[1:] {
+		n.Stop()
+	}
+	for what, ask := range map[string]func(context.Context) error{
+		"watch": func(ctx context.Context) error {
+			return bus.Each(ctx, b.Cells(), bus.BucketPresence, func(bus.Cell) {})
+		},
+		"get":     func(ctx context.Context) error { _, err := b.Cells().Get(ctx, bus.BucketLock, "x"); return err },
+		"oldest":  func(ctx context.Context) error { _, err := b.Oldest(ctx, "default"); return err },
+		"measure": func(ctx context.Context) error { _, err := b.Measure(ctx, []string{"default"}); return err },
+	} {
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		var err error
+		poll(t, what+" is refused", func() bool { err = ask(ctx); return err != nil && !errors.Is(err, bus.ErrNotFound) })
+		stop()
+		if !errors.Is(err, bus.ErrUnavailable) {
+			t.Errorf("%s: %v, want it to be ErrUnavailable", what, err)
+		}
 	}
 }
 

@@ -36,8 +36,13 @@ type Config struct {
 	// MaxAckPending is how many turns may be in hands in the whole cluster, for
 	// each placement; 0 means 20 000.
 	MaxAckPending int
-	// Retention is how long a commit stays in the log; 0 means for ever.
+	// Retention is how long a commit stays in the log; 0 leaves a log that exists as it
+	// is, and means for ever where one is made. Of a log that others may share, one that is
+	// longer than what is in force leaves that, and for one that is shorter Open returns
+	// a Shortens. See Bus.Retention for what came of it.
 	Retention time.Duration
+	// ChangeRetention puts Retention into force whatever was, also 0 for ever.
+	ChangeRetention bool
 	// InFlight bounds the appends that wait for their answer; 0 means 512.
 	InFlight int
 	// Requeue says that the server has just started, so that nobody can hold a
@@ -46,6 +51,8 @@ type Config struct {
 	// SubjectInterest says whether anybody listens on a subject of this server;
 	// nil means that it is not known, and every live event is sent.
 	SubjectInterest func(subject string) bool
+	own             bool // the log is this process's: it is as Retention says, unless that is 0
+
 	// Log is for the operator; nil discards.
 	Log *slog.Logger
 }

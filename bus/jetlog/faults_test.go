@@ -40,7 +40,7 @@ func raw(t testing.TB, connect connector) (*nats.Conn, jetstream.JetStream) {
 // poll waits for a fact.
 func poll(t testing.TB, what string, fact func() bool) {
 	t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !fact() {

@@ -58,7 +58,7 @@ func readMarker(dir string) (*marker, error) {
 	var m marker
 	var newer struct{ Format int } // the rest of a newer one may look otherwise
 	if json.Unmarshal(text, &newer) == nil && newer.Format > events.Format {
-		return nil, fmt.Errorf("%s is of format %d, and this release reads up to %d, so use another directory or: %w",
+		return nil, fmt.Errorf("%s is of format %d, and this release reads up to %d: %w, or name another directory",
 			path, newer.Format, events.Format, events.ErrNewerFormat)
 	}
 	err = json.Unmarshal(text, &m)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/sluice-run/sluice/bus"
 )
 
@@ -74,11 +75,18 @@ func unavailable(err error) error {
 	switch {
 	case err == nil || errors.Is(err, bus.ErrUnavailable):
 		return err
-	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionClosed),
+	case leaderless(err), errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrConnectionClosed),
 		errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrConnectionReconnecting),
 		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected),
 		errors.Is(err, nats.ErrConnectionDraining), errors.Is(err, nats.ErrInvalidConnection):
 		return fmt.Errorf("%w: %w", bus.ErrUnavailable, err)
 	}
 	return err
+}
+
+// leaderless says whether JetStream answers that it cannot serve now: it has no leader, or
+// no quorum.
+func leaderless(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.Code == 503
 }

@@ -3,11 +3,9 @@ package jetlog_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/test/leaks"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, leaks.OfServers...)
+	leaks.Main(m, leaks.OfServers...)
 }

@@ -40,7 +40,11 @@ func (b *Bus) Measure(ctx context.Context, placements []string) (m bus.Measures,
 		if err != nil {
 			return m, fmt.Errorf("measure: %w", streamError(name, unavailable(err)))
 		}
-		state := s.CachedInfo().State
+		info := s.CachedInfo()
+		if name == StreamLog {
+			m.Retention, m.Replicas = info.Config.MaxAge, max(info.Config.Replicas, 1)
+		}
+		state := info.State
 		m.Streams = append(m.Streams, bus.StreamMeasure{Name: name, Messages: state.Msgs, Bytes: state.Bytes})
 	}
 	slices.SortFunc(m.Streams, func(a, b bus.StreamMeasure) int { return strings.Compare(a.Name, b.Name) })

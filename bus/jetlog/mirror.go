@@ -25,7 +25,7 @@ func (b *Bus) compareMirror(ctx context.Context) error {
 	if err := b.admin.DeleteStream(ctx, StreamRead); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return streamError(StreamRead, err)
 	}
-	_, err = ensureStream(ctx, b.admin, b.cfg.readConfig())
+	_, err = ensureStream(ctx, b.admin, b.cfg, b.cfg.readConfig())
 	return err
 }
 

@@ -123,7 +123,8 @@ func (b *Bus) prepare(ctx context.Context) error {
 	if b.origin, err = handle(ctx, b.admin, StreamLog); err != nil {
 		return err
 	}
-	b.replicas = max(b.origin.CachedInfo().Config.Replicas, 1)
+	is := b.origin.CachedInfo().Config
+	b.replicas, b.cfg.Retention = max(is.Replicas, 1), is.MaxAge
 	if err := insist(ctx, b.compareMirror); err != nil {
 		return fmt.Errorf("stream %s: %w", StreamRead, err)
 	}

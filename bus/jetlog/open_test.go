@@ -3,11 +3,13 @@ package jetlog_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -111,12 +113,93 @@ func TestOpenMends(t *testing.T) {
 	if _, err := js.UpdateStream(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	srv.Open(jetlog.Config{Retention: 1 << 50})
+	srv.Open(jetlog.Config{Retention: 1 << 50, ChangeRetention: true})
 	if s, err = js.Stream(t.Context(), jetlog.StreamLog); err != nil {
 		t.Fatal(err)
 	}
 	if c = s.CachedInfo().Config; c.AllowDirect || c.MaxBytes != 1<<30 || c.MaxAge != 1<<50 {
 		t.Errorf("the stream is %+v, want no direct gets, the operator's size and the new age", c)
+	}
+}
+
+// TestRetentionInForce: nobody shortens what a log keeps that others share, unless that is
+// said; and the mirror keeps what the log does.
+func TestRetentionInForce(t *testing.T) {
+	const long, short = 900 * time.Hour, 65 * time.Second
+	srv := jettest.Start(t)
+	_, js := raw(t, srv.InProcess)
+	for i, c := range []struct {
+		want    time.Duration
+		change  bool
+		inForce time.Duration
+		refused bool
+		says    string
+	}{
+		{want: long, inForce: long},
+		{want: 0, inForce: long},
+		{want: short, inForce: long, refused: true},
+		{want: 2 * long, inForce: long},
+		{want: long, inForce: long},
+		{want: short, change: true, inForce: short, says: "before=\"for 900h0m0s\""},
+		{want: long, inForce: short},
+		{want: 0, change: true, inForce: 0, says: "longer time from now on"},
+		{want: long, inForce: 0, refused: true},
+	} {
+		var said strings.Builder
+		b, err := jetlog.Open(t.Context(), jetlog.Config{
+			Connect: srv.InProcess, Retention: c.want, ChangeRetention: c.change, Log: slog.New(slog.NewTextHandler(&said, nil)),
+		})
+		var shortens *jetlog.Shortens
+		switch {
+		case errors.As(err, &shortens) != c.refused || !c.refused && err != nil:
+			t.Fatalf("%d: open for %v: %v", i, c.want, err)
+		case c.refused && (shortens.Have != c.inForce || shortens.Want != c.want):
+			t.Errorf("%d: %v", i, err)
+		case !c.refused && b.Retention() != c.inForce:
+			t.Errorf("%d: the bus says %v, want %v", i, b.Retention(), c.inForce)
+		}
+		if !c.refused {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if (said.Len() > 0) != (c.says != "") || !strings.Contains(said.String(), c.says) {
+			t.Errorf("%d: it says %q, want %q", i, said.String(), c.says)
+		}
+		for _, name := range []string{jetlog.StreamLog, jetlog.StreamRead} {
+			s, err := js.Stream(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.CachedInfo().Config.MaxAge; got != c.inForce {
+				t.Errorf("%d: stream %s keeps %v, want %v", i, name, got, c.inForce)
+			}
+		}
+	}
+}
+
+// TestRetentionOfAnOwnLog is as it is said, and a shorter one is warned of.
+func TestRetentionOfAnOwnLog(t *testing.T) {
+	dir := t.TempDir()
+	for i, c := range []struct {
+		want, inForce time.Duration
+		warned        bool
+	}{{0, 0, false}, {time.Hour, time.Hour, true}, {0, time.Hour, false}, {2 * time.Hour, 2 * time.Hour, false}, {time.Minute, time.Minute, true}} {
+		var said strings.Builder
+		log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		b, srv, err := jetlog.OpenEmbedded(t.Context(), jetlog.ServerConfig{Dir: dir}, jetlog.Config{Retention: c.want, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Retention() != c.inForce || b.Clustered() || b.Replicas() != 1 {
+			t.Errorf("%d: it keeps %v, want %v", i, b.Retention(), c.inForce)
+		}
+		if strings.Contains(said.String(), "shorter time from now on") != c.warned {
+			t.Errorf("%d: it says %s", i, said.String())
+		}
+		if err := errors.Join(b.Close(), srv.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ func OpenEmbedded(ctx context.Context, sc ServerConfig, c Config) (*Bus, *Server
 		return nil, nil, err
 	}
 	c.Connect, c.Replicas, c.Barrier, c.Generations = s.Connect, 1, s.Barrier(), s.Generations()
-	c.SubjectInterest, c.Requeue = s.nats.GlobalAccount().SubscriptionInterest, true
+	c.SubjectInterest, c.Requeue, c.own = s.nats.GlobalAccount().SubscriptionInterest, true, true
 	if c.Log == nil {
 		c.Log = sc.Log
 	}

@@ -193,7 +193,7 @@ func (c ServerConfig) portFree() error {
 	case err == nil:
 		return l.Close()
 	case errors.Is(err, unix.EADDRINUSE):
-		return fmt.Errorf("port %s is in use: stop what listens there, or choose another port (-1 takes any free one): %w", address, err)
+		return fmt.Errorf("port %s is in use: stop what listens there, or choose another one (port 0 of --listen-nats takes any that is free): %w", address, err)
 	}
 	return fmt.Errorf("cannot listen on %s: choose another host or port: %w", address, err)
 }

@@ -142,10 +142,11 @@ func (c Config) stream(name string, subjects ...string) jetstream.StreamConfig {
 // ensure makes what is missing, in the order of what depends on what, and
 // returns the log's generations.
 func ensure(ctx context.Context, js jetstream.JetStream, c Config) (spans, error) {
-	info, err := ensureStream(ctx, js, c.logConfig(spans(c.Generations)))
+	info, err := ensureStream(ctx, js, c, c.logConfig(spans(c.Generations)))
 	if err != nil {
 		return nil, err
 	}
+	c.Retention = info.Config.MaxAge // the mirror keeps what the log keeps
 	gens, err := parseSpans(info.Config.Metadata[metaGenerations])
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", StreamLog, err)
@@ -155,7 +156,7 @@ func ensure(ctx context.Context, js jetstream.JetStream, c Config) (spans, error
 		rest = append(rest, c.cellsConfig(bucket))
 	}
 	for _, want := range rest {
-		if _, err := ensureStream(ctx, js, want); err != nil {
+		if _, err := ensureStream(ctx, js, c, want); err != nil {
 			return nil, err
 		}
 	}
@@ -164,9 +165,9 @@ func ensure(ctx context.Context, js jetstream.JetStream, c Config) (spans, error
 
 // ensureStream makes a stream, or sees that the one that exists will do. Several
 // nodes may be at it at once.
-func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (info *jetstream.StreamInfo, err error) {
+func ensureStream(ctx context.Context, js jetstream.JetStream, c Config, want jetstream.StreamConfig) (info *jetstream.StreamInfo, err error) {
 	return info, insist(ctx, func(one context.Context) error {
-		info, err = ensureOnce(one, js, want)
+		info, err = ensureOnce(one, js, c, want)
 		return err
 	})
 }
@@ -193,7 +194,7 @@ func insist(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-func ensureOnce(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+func ensureOnce(ctx context.Context, js jetstream.JetStream, c Config, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	s, err := js.Stream(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		s, err = js.CreateStream(ctx, want)
@@ -205,12 +206,20 @@ func ensureOnce(ctx context.Context, js jetstream.JetStream, want jetstream.Stre
 		return nil, streamError(want.Name, err)
 	}
 	have := s.CachedInfo()
+	if want.Name == StreamLog {
+		if want.MaxAge, err = c.retain(have.Config.MaxAge); err != nil {
+			return have, err
+		}
+	}
 	next, changed, err := drift(have.Config, want)
 	if err != nil || !changed {
 		return have, err
 	}
 	if s, err = js.UpdateStream(ctx, next); err != nil {
 		return nil, streamError(want.Name, err)
+	}
+	if want.Name == StreamLog {
+		c.sayRetention(have, s.CachedInfo().Config.MaxAge)
 	}
 	return s.CachedInfo(), nil
 }
@@ -226,12 +235,20 @@ func busy(err error) bool {
 	return errors.As(err, &api) && (api.Code == 503 || api.ErrorCode == codeNoPeers) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
 }
 
+// alone says whether the server has refused replicas since it is in no cluster.
+func alone(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == codeAlone
+}
+
 func streamError(name string, err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount),
 		errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("stream %s: %w: JetStream is not enabled: start the server with -js, and enable it for the account: %w",
 			name, bus.ErrUnavailable, err)
+	case alone(err):
+		return fmt.Errorf("stream %s: %w: %w", name, errAlone, err)
 	case errors.Is(err, jetstream.ErrStreamSubjectTransformNotSupported), errors.Is(err, jetstream.ErrStreamSourceNotSupported):
 		return fmt.Errorf("stream %s: the server is too old: use nats-server 2.12 or newer: %w", name, err)
 	}
@@ -291,7 +308,7 @@ func mend(next *jetstream.StreamConfig, want jetstream.StreamConfig) (changed bo
 		next.Replicas, changed = want.Replicas, true
 		next.AllowDirect = want.AllowDirect
 	}
-	if want.MaxAge != 0 && next.MaxAge != want.MaxAge {
+	if (want.Name == StreamLog || want.Name == StreamRead) && next.MaxAge != want.MaxAge {
 		next.MaxAge, changed = want.MaxAge, true
 	}
 	if want.SubjectDeleteMarkerTTL != 0 && next.SubjectDeleteMarkerTTL == 0 {
