@@ -19,12 +19,13 @@ type arrow struct {
 var arrows = []arrow{
 	// Below the pure line.
 	{"events", nil},
+	{"events/near", nil}, // which word a misspelt one means
 	{"lifecycle", []string{"events"}},
-	{"policy/...", []string{"events", "policy/..."}},
+	{"policy/...", []string{"events", "events/near", "policy/..."}},
 	{"schemas", []string{"events"}},
 	{"schemas/remote", []string{"tools/remote/wire"}},
-	{"gateway/codec", []string{"events", "lifecycle"}}, // lifecycle parses arguments and bounds answers
-	{"projections", []string{"events", "lifecycle"}},   // lifecycle says what the model is told
+	{"gateway/codec", []string{"events", "events/near", "lifecycle"}}, // lifecycle parses arguments and bounds answers
+	{"projections", []string{"events", "lifecycle"}},                  // lifecycle says what the model is told
 
 	// Promises, and their keepers.
 	{"bus", []string{"events"}},
@@ -41,7 +42,7 @@ var arrows = []arrow{
 	{"actors/det", []string{"bus", "bus/memlog", "events"}},                               // steps, a clock and a bus for whole nodes: the simulator's, and the replay's
 	{"actors", []string{"bus", "events", "lifecycle", "policy/...", "tools", "tools/fs"}}, // tools/fs: files as the start gates see them
 	{"projections/...", []string{"bus", "events", "lifecycle", "projections/..."}},
-	{"gateway/...", []string{"bus", "bus/vault", "events", "gateway/...", "lifecycle", "policy/...", "projections/...", "schemas"}}, // policy/access: who may do what; policy/secrets
+	{"gateway/...", []string{"bus", "bus/vault", "events", "events/near", "gateway/...", "lifecycle", "policy/...", "projections/...", "schemas"}}, // policy/access: who may do what; policy/secrets
 	{"web/...", []string{"bus", "events", "lifecycle", "projections/...", "web/..."}},
 	{"client/...", []string{"client/...", "events", "tools/remote/wire"}},
 

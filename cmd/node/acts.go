@@ -201,7 +201,11 @@ func (a *app) tail() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.runTail(cmd.Context(), at, from == "", f, follow)
+			shown, err := a.runTail(cmd.Context(), at, from == "", f, follow)
+			if err == nil && shown == 0 && !follow && (trace != "" || turn != "" || len(kinds)+len(tools) > 0) {
+				a.note("there is no such event from there on: look at the ids, kinds and tools, or leave some out; --from start reads the whole log")
+			}
+			return err
 		},
 	}
 	fl := cmd.Flags()
@@ -226,15 +230,15 @@ func tailFrom(from string) (events.Position, error) {
 }
 
 // runTail shows events from the position on, or from now on, of whichever node
-// keeps the log by then.
-func (a *app) runTail(ctx context.Context, at events.Position, now bool, f gateway.FeedFilter, follow bool) error {
+// keeps the log by then. It returns how many there were.
+func (a *app) runTail(ctx context.Context, at events.Position, now bool, f gateway.FeedFilter, follow bool) (shown int, err error) {
 	log, err := a.set.quiet(a.err)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ses, err := a.set.open(ctx, log, false)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	err = a.set.keepOn(ctx, ses, log, func(ctx context.Context, ses *session.Session) error {
 		if now {
@@ -249,14 +253,15 @@ func (a *app) runTail(ctx context.Context, at events.Position, now bool, f gatew
 			at = e.Position
 			if e.Notice == "" {
 				at.Index++
+				shown++
 			}
 			return a.showEvent(e)
 		})
 	})
 	if ctx.Err() != nil {
-		return nil // somebody has seen enough
+		return shown, nil // somebody has seen enough
 	}
-	return err
+	return shown, err
 }
 
 func (a *app) showEvent(e gateway.FeedEvent) error {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-run/sluice/cmd/internal/command"
-	"github.com/sluice-run/sluice/cmd/internal/exit"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -61,20 +60,24 @@ func (a *app) breakerList(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(map[string]any{"breakers": list})
-		}
-		if len(list) == 0 {
-			a.note("every circuit is closed, and no tool has failures")
-			return nil
-		}
-		w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "TOOL\tCIRCUIT\tSTATE\tFAILURES\tUNTIL\tPROBE\tWHY") // the sink keeps the first error
-		for _, one := range list {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", show.Short(one.Tool, 64), endpoint(one.Circuit), one.State, one.Failures, clock(one.Until), probeOf(one), whyOpen(one))
-		}
-		return errors.Join(w.Flush(), a.out.failed())
+		return a.tellCircuits(list)
 	})
+}
+
+func (a *app) tellCircuits(list []gateway.Circuit) error {
+	if a.json {
+		return a.printJSON(map[string]any{"breakers": list})
+	}
+	if len(list) == 0 {
+		a.note("every circuit is closed, and no tool has failures")
+		return nil
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TOOL\tCIRCUIT\tSTATE\tFAILURES\tUNTIL\tPROBE\tWHY") // the sink keeps the first error
+	for _, one := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", show.Short(one.Tool, 64), endpoint(one.Circuit), one.State, one.Failures, clock(one.Until), probeOf(one), whyOpen(one))
+	}
+	return errors.Join(w.Flush(), a.out.failed())
 }
 
 // clock is a time for a person; "-" for none.
@@ -134,15 +137,46 @@ func (a *app) breakerShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(one)
-				}
-				a.print("tool      %s\ncircuit   %s\nstate     %s\nfailures  %d of %d\nopened    %s\nuntil     %s\nprobe     %s\nwhy       %s\n",
-					show.Short(one.Tool, 64), endpoint(one.Circuit), one.State, one.Failures, c.Opens(), clock(one.OpenedAt), clock(one.Until), probeOf(one), whyOpen(one))
-				return nil
+				return a.saidCircuit(one)
 			})
 		},
 	}
+}
+
+// saidCircuit prints one circuit.
+func (a *app) saidCircuit(one gateway.Circuit) error {
+	if a.json {
+		return a.printJSON(one)
+	}
+	a.print("tool      %s\ncircuit   %s\nstate     %s\nfailures  %d\nopened    %s\nuntil     %s\nprobe     %s\nwhy       %s\n",
+		show.Short(one.Tool, 64), endpoint(one.Circuit), one.State, one.Failures, clock(one.OpenedAt), clock(one.Until), probeOf(one), whyOpen(one))
+	a.noted(one.Note)
+	return a.out.failed()
+}
+
+// noted tells what is to be known beside an answer that is no error, if anything is.
+func (a *app) noted(note string) {
+	if note != "" && !a.json {
+		a.note("%s: note: %s", name, show.Short(note, 300))
+	}
+}
+
+// saidReset prints what became of a reset.
+func (a *app) saidReset(s gateway.Switched) error {
+	a.noted(s.Note)
+	of := lifecycle.Circuit{Tool: s.Tool, Of: s.Circuit}
+	switch {
+	case s.Status == "already_closed":
+		return a.say(s, "%s: was closed already, without failures\n", of)
+	case s.Endpoints > 0:
+		return a.say(s, "%s: closed; it was %s, with %d failures; %d circuits of its endpoints are closed, too\n", of, s.Was.State, s.Was.Failures, s.Endpoints)
+	}
+	return a.say(s, "%s: closed; it was %s, with %d failures\n", of, s.Was.State, s.Was.Failures)
+}
+
+// saidOpen prints that a circuit is open for a time.
+func (a *app) saidOpen(s gateway.Switched, off time.Duration) error {
+	return a.say(s, "%s: open for %v; it was %s\n", lifecycle.Circuit{Tool: s.Tool, Of: s.Circuit}, off, s.Was.State)
 }
 
 func (a *app) breakerReset() *cobra.Command {
@@ -155,15 +189,10 @@ func (a *app) breakerReset() *cobra.Command {
 			return a.withCircuits(cmd.Context(), func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
 				of := circuitIn(args)
 				s, err := d.ResetCircuit(cmd.Context(), c, of, me(by))
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case s.Status == "already_closed":
-					return a.say(s, "%s: was closed already, without failures\n", of)
-				case s.Endpoints > 0:
-					return a.say(s, "%s: closed; it was %s, with %d failures; %d circuits of its endpoints are closed, too\n", of, s.Was.State, s.Was.Failures, s.Endpoints)
 				}
-				return a.say(s, "%s: closed; it was %s, with %d failures\n", of, s.Was.State, s.Was.Failures)
+				return a.saidReset(s)
 			})
 		},
 	}
@@ -177,22 +206,28 @@ const whoSays = "`name` of who says so; left out: the user"
 func (a *app) breakerOpen() *cobra.Command {
 	var off time.Duration
 	var by, reason string
+	var force bool
 	cmd := &cobra.Command{
 		Use: "open TOOL [CIRCUIT] --for DURATION", Short: "Switch a tool off for a while, or one of its endpoints", Args: command.Args(1, 2, aCircuit),
 		Long: "Switch a tool off for a while, in the whole cluster: its calls are denied with CIRCUIT_OPEN, and it leaves the list of\n" +
 			"tools; with CIRCUIT only what reaches that endpoint is denied. What runs already goes on. After that time one call is let\n" +
-			"through as a probe, as after any failure.",
+			"through as a probe, as after any failure. A name that no node knows is refused: it would switch nothing off.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if off == 0 {
-				return exit.Misused(errors.New("--for is missing"), "say for how long, for example --for 10m")
+			if err := checkOff(off); err != nil {
+				return err
 			}
 			return a.withCircuits(cmd.Context(), func(d *gateway.Desk, c lifecycle.BreakerConfig) error {
 				of := circuitIn(args)
+				if !force {
+					if err := d.KnownTool(cmd.Context(), of.Tool); err != nil {
+						return err
+					}
+				}
 				s, err := d.OpenCircuit(cmd.Context(), c, of, off, me(by), reason)
 				if err != nil {
 					return err
 				}
-				return a.say(s, "%s: open for %v; it was %s\n", of, off, s.Was.State)
+				return a.saidOpen(s, off)
 			})
 		},
 	}
@@ -200,5 +235,6 @@ func (a *app) breakerOpen() *cobra.Command {
 	f.DurationVar(&off, "for", 0, "how long: 1s to 720h")
 	f.StringVar(&by, "by", "", whoSays)
 	f.StringVar(&reason, "reason", "", "a `sentence` for whoever looks at it")
+	f.BoolVar(&force, "force", false, "though no node that runs now knows the tool")
 	return cmd
 }

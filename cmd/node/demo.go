@@ -58,6 +58,9 @@ func (a *app) runDemo(ctx context.Context) error {
 	}
 	defer os.RemoveAll(workspace)
 	a.set.workspace = workspace
+	if err := a.set.loads(ctx); err != nil {
+		return err
+	}
 	l, err := a.set.door()
 	if err != nil {
 		return err

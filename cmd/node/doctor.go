@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -177,6 +178,14 @@ func (s *settings) seeSettings(context.Context) []finding {
 	out = append(out, needed("nats-users", err, saysOf(s.bus.users, "who may come in by NATS can be read", s.withoutUsers())))
 	_, err = s.webhook()
 	out = append(out, needed("webhook", err, saysOf(s.hook.url, "the webhook can be used", "none is given: nobody is told what waits for a person")))
+	_, err = s.remote.trust()
+	out = append(out, needed("remote-tiers", err, saysOf(s.remote.tiers, "whose word counts for the tiers of workers' tools can be read", "none are given: no worker's tool is believed to be readonly")))
+	_, err = s.mcpConfig(nil)
+	out = append(out, needed("mcp-door", err, "the settings of the protocol's door fit each other"))
+	_, err = s.spans.config()
+	out = append(out, needed("otlp", err, "the settings of spans fit each other"))
+	_, err = s.logger(io.Discard)
+	out = append(out, needed("log", err, "the node's log can be written"))
 	if s.http != "none" {
 		if err = s.checkDoor(); err == nil {
 			err = (&doorway{set: s}).read()
@@ -214,6 +223,9 @@ func (s *settings) withoutUsers() string {
 func (s *settings) warnOpen(log *slog.Logger) {
 	if s.NATS == "" && s.listen != "" && s.listen != "none" && s.token == "" && s.bus.users == "" {
 		log.Warn("every user of this machine who reaches --listen-nats can read and write the log: say who may come in with --nats-users, or give --nats-token", "listen-nats", s.listen)
+	}
+	if s.fixtures && s.entry.auth != "" {
+		log.Warn("--fixtures on a node that others come in to: agents can call tools that are made for trying faults, which write, wait, fail and keep memory as their arguments say; leave it out where agents are not yours")
 	}
 	if s.network && s.policy == "" {
 		log.Warn("with --network, and without a policy of yours, Fetch reaches every public address and asks nobody: a policy can name the hosts")

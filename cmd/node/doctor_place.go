@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/nodehttp"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 )
 
@@ -132,12 +133,7 @@ func (s *settings) seePorts(ctx context.Context) []finding {
 // seeNode asks the node that runs on the data directory.
 func (s *settings) seeNode(ctx context.Context) []finding {
 	if s.NATS != "" {
-		c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", natsHost(s.NATS))
-		if err != nil {
-			return []finding{{Name: "nats", State: wellFail, Says: err.Error(), Do: "start that server, or name another one with --nats"}}
-		}
-		_ = c.Close()
-		return []finding{{Name: "nats", State: wellOK, Says: "something answers at " + redacted(s.NATS)}}
+		return []finding{s.seeNATS(ctx)}
 	}
 	r, found, err := jetlog.Find(s.Data)
 	switch {
@@ -151,17 +147,33 @@ func (s *settings) seeNode(ctx context.Context) []finding {
 	return []finding{askReady(ctx, r)}
 }
 
-// natsHost is where the first of the servers in a NATS address listens.
-func natsHost(at string) string {
-	first, _, _ := strings.Cut(at, ",")
-	if !strings.Contains(first, "://") {
-		first = "nats://" + first
+// natsLimit is how long the servers of --nats are asked.
+const natsLimit = 15 * time.Second
+
+// seeNATS tries on the servers of --nats what serve does, and makes nothing there.
+func (s *settings) seeNATS(ctx context.Context) finding {
+	ctx, stop := context.WithTimeout(ctx, natsLimit)
+	defer stop()
+	conf, err := s.natsConfig(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return needed("nats", err, "")
 	}
-	u, err := url.Parse(first)
-	if err != nil || u.Host == "" {
-		return first
+	copies, err := jetlog.Look(ctx, conf)
+	switch {
+	case err != nil:
+		return finding{Name: "nats", State: wellFail, Says: err.Error(), Do: cmp.Or(session.DialHint(err, ""), "mend the server, or name another one with --nats")}
+	case copies == 0:
+		return finding{Name: "nats", State: wellOK, Says: fmt.Sprintf("%s lets this node in, and has no log: serve would make it, with %s", redacted(s.NATS), copiesText(s.replicas))}
 	}
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222"))
+	return finding{Name: "nats", State: wellOK, Says: fmt.Sprintf("%s lets this node in, and has the log, in %s", redacted(s.NATS), copiesText(copies))}
+}
+
+// copiesText is a number of copies in words.
+func copiesText(n int) string {
+	if n == 1 {
+		return "one copy: --replicas 3 in a cluster"
+	}
+	return fmt.Sprintf("%d copies", n)
 }
 
 // askReady asks a node whether it would run turns.

@@ -234,6 +234,7 @@ func (s *serving) onHangup(ctx context.Context, do func()) {
 
 func (s *serving) rereadDoor() {
 	if err := s.door.read(); err != nil {
+		s.node.metrics.Count("reload_refused", 1)
 		s.log.Error("who may come in by HTTP was not read anew: what was read before counts", "error", err)
 		return
 	}

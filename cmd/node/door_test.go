@@ -71,7 +71,6 @@ func TestDoorsThatDoNotOpen(t *testing.T) {
 		"a file with a local name":       {"this machine's own programs", "", []string{"--http=127.0.0.1:0", "--http-auth=" + bad}},
 		"an open path that is none":      {`--http-open "/v1/turns"`, "/metrics", []string{"--http-open=/v1/turns", auth}},
 		"open paths, nobody asked":       {"mean nothing without", "", []string{"--http-open=/metrics"}},
-		"a negative rate":                {"--http-rate -1", "", []string{"--http-rate=-1", auth}},
 		"no port":                        {"want host:port", "", []string{"--http=127.0.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

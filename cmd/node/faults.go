@@ -31,9 +31,9 @@ const (
 // side it was done, and nobody in this process has heard of it. An append that was
 // not kept has a side of its own.
 const (
-	near = "before"
-	far  = "after"
-	not  = "refused"
+	sideNear = "before"
+	sideFar  = "after"
+	sideNot  = "refused"
 )
 
 // point is a place on a turn's way.

@@ -33,14 +33,14 @@ func labels(c events.Commit) []string {
 // Append is bus.Log's.
 func (b *hookedBus) Append(ctx context.Context, c events.Commit, at uint64) (bus.Stored, error) {
 	turn, what := c.Turn.String(), labels(c)
-	b.h.pass(turn, "append", near, 0, what...)
+	b.h.pass(turn, "append", sideNear, 0, what...)
 	s, err := b.Bus.Append(ctx, c, at)
 	if err != nil {
-		b.h.pass(turn, "append", not, 0, what...)
+		b.h.pass(turn, "append", sideNot, 0, what...)
 		return s, err
 	}
 	b.h.appended(s)
-	b.h.pass(turn, "append", far, s.Seq, what...)
+	b.h.pass(turn, "append", sideFar, s.Seq, what...)
 	return s, nil
 }
 
@@ -50,10 +50,10 @@ func (b *hookedBus) around(turn, op, what string, do func() error) error {
 	if what != "" {
 		about = []string{what}
 	}
-	b.h.pass(turn, op, near, 0, about...)
+	b.h.pass(turn, op, sideNear, 0, about...)
 	err := do()
 	if err == nil {
-		b.h.pass(turn, op, far, 0, about...)
+		b.h.pass(turn, op, sideFar, 0, about...)
 	}
 	return err
 }
@@ -88,7 +88,7 @@ func (b *hookedBus) delivered(d bus.Delivery, err error) func(queue string) (bus
 		if err != nil {
 			return d, err
 		}
-		b.h.pass(d.Item().Turn.String(), "pull", far, 0, queue)
+		b.h.pass(d.Item().Turn.String(), "pull", sideFar, 0, queue)
 		return &hookedDelivery{Delivery: d, b: b, queue: queue}, nil
 	}
 }

@@ -22,9 +22,9 @@ func (h *hook) around(t tools.Tool) tools.Tool {
 	run, probe := t.Run, t.Probe
 	t.Run = func(ctx context.Context, in tools.Invocation) (events.Result, error) {
 		turn, call := in.Call.TurnKey().String(), strconv.Itoa(in.Call.Offset)
-		h.pass(turn, "tool", near, 0, call)
+		h.pass(turn, "tool", sideNear, 0, call)
 		r, err := run(ctx, in)
-		h.pass(turn, "tool", far, 0, call)
+		h.pass(turn, "tool", sideFar, 0, call)
 		return r, err
 	}
 	if probe == nil {
@@ -32,9 +32,9 @@ func (h *hook) around(t tools.Tool) tools.Tool {
 	}
 	t.Probe = func(ctx context.Context, in tools.Invocation) (tools.Finding, error) {
 		turn, call := in.Call.TurnKey().String(), strconv.Itoa(in.Call.Offset)
-		h.pass(turn, "probe", near, 0, call)
+		h.pass(turn, "probe", sideNear, 0, call)
 		f, err := probe(ctx, in)
-		h.pass(turn, "probe", far, 0, call)
+		h.pass(turn, "probe", sideFar, 0, call)
 		return f, err
 	}
 	return t

@@ -94,7 +94,7 @@ func (s *settings) openNext(ctx context.Context, log *slog.Logger) (*session.Ses
 	for {
 		running, found, err := jetlog.Find(s.Data)
 		if err == nil && found && running.URL != "" {
-			ses, err := s.OpenRunning(ctx, running, jetlog.Config{Replicas: 1, Retention: s.retention, Log: log})
+			ses, err := s.OpenRunning(ctx, running, jetlog.Config{Replicas: 1, Log: log})
 			if err == nil || ctx.Err() != nil {
 				return ses, err
 			}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -102,7 +103,7 @@ func (s *settings) standsIn() ([]string, error) {
 	}
 	path := filepath.Join(s.Data, keptFile)
 	body, err := readSmall(path, maxKept)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // what is no directory the opening explains
 		return nil, nil
 	}
 	var kept ways

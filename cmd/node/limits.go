@@ -59,11 +59,14 @@ func (a *app) limitsList(ctx context.Context) error {
 	})
 }
 
+// limitsSaid is a node's answer.
+type limitsSaid struct {
+	Limits []gateway.Limit `json:"limits"`
+}
+
 // limitsOf tells the limits of a running node.
 func (a *app) limitsOf(ctx context.Context, running jetlog.Running) error {
-	var said struct {
-		Limits []gateway.Limit `json:"limits"`
-	}
+	var said limitsSaid
 	if err := askNode(ctx, running, "/v1/limits", &said); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func TestLimitsThatDoNotLoadChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	s := &serving{set: set, log: slog.New(slog.NewTextHandler(&said, nil)), node: &node{limits: newLimitState(first)}}
+	s := &serving{set: set, log: slog.New(slog.NewTextHandler(&said, nil)), node: &node{limits: newLimitState(first), metrics: gateway.NewMetrics(gateway.MetricsConfig{})}}
 	is := func(want string) {
 		t.Helper()
 		var ids []string

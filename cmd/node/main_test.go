@@ -5,38 +5,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"go.uber.org/goleak"
 
 	"github.com/sluice-run/sluice/bus/jetlog"
+	"github.com/sluice-run/sluice/test/leaks"
+	"github.com/sluice-run/sluice/test/ports"
 )
 
 // leakless runs the tests, and then sees that nothing of them still runs.
 type leakless struct{ m *testing.M }
 
-func (l leakless) Run() int {
-	code := l.m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	err := goleak.Find()
-	for range 10 { // each look is patient for a second, and proto.actor counts dead letters for longer
-		if err == nil {
-			break
-		}
-		err = goleak.Find()
-	}
-	if err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
-}
+func (l leakless) Run() int { return leaks.Run(l.m) }
 
 func TestMain(m *testing.M) { testscript.Main(leakless{m}, map[string]func(){"sluice-node": main}) }
 
@@ -47,33 +33,25 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_DATA_HOME", "")
 			env.Setenv("USER", "tester")
-			port, err := freePort()
-			env.Setenv("PORT", port)
+			port, err := ports.Free(1)
+			if err == nil {
+				env.Setenv("PORT", strconv.Itoa(port[0]))
+			}
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "http": request, "field": field, "waitfor": waitFor},
 	})
 }
 
-// freePort is a port that was free a moment ago.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return "", err
-	}
-	return port, l.Close()
-}
+// patience is how long anything may take that has to come about by itself.
+const patience = time.Minute
 
 // ready DIR waits until a node on the data directory answers, and sets $HTTP.
 func ready(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: ready DIR")
 	}
-	late := time.After(30 * time.Second)
+	late := time.After(patience)
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		if r, found, err := jetlog.Find(ts.MkAbs(args[0])); err == nil && found && r.HTTP != "" {
 			ts.Setenv("HTTP", r.HTTP)
@@ -95,11 +73,18 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: http STATUS METHOD PATH [FILE]")
 	}
-	var body io.Reader
-	if len(args) > 3 {
-		body = strings.NewReader(ts.ReadFile(args[3]))
+	if got := exchange(ts, args[1:]...); got != args[0] {
+		ts.Fatalf("%s %s: %s, want %s\n%s", args[1], args[2], got, args[0], ts.ReadFile("answer.json"))
 	}
-	req, err := http.NewRequest(args[1], ts.Getenv("HTTP")+args[2], body)
+}
+
+// exchange sends a request, METHOD PATH [FILE], and returns the status.
+func exchange(ts *testscript.TestScript, args ...string) string {
+	var body io.Reader
+	if len(args) > 2 {
+		body = strings.NewReader(ts.ReadFile(args[2]))
+	}
+	req, err := http.NewRequest(args[0], ts.Getenv("HTTP")+args[1], body)
 	ts.Check(err)
 	resp, err := http.DefaultClient.Do(req)
 	ts.Check(err)
@@ -107,9 +92,7 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	out, err := io.ReadAll(resp.Body)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs("answer.json"), out, 0o644))
-	if got := fmt.Sprint(resp.StatusCode); got != args[0] {
-		ts.Fatalf("%s %s: %s, want %s\n%s", args[1], args[2], got, args[0], out)
-	}
+	return fmt.Sprint(resp.StatusCode)
 }
 
 // waitfor PATH N TEXT asks $HTTP until the answer holds the text N times.
@@ -117,12 +100,12 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: waitfor PATH N TEXT")
 	}
-	late := time.After(30 * time.Second)
+	late := time.After(patience)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		request(ts, false, []string{"200", "GET", args[0]})
-		if fmt.Sprint(strings.Count(ts.ReadFile("answer.json"), args[2])) == args[1] {
+		status := exchange(ts, "GET", args[0]) // one that cannot answer yet says so, and is asked again
+		if status == "200" && fmt.Sprint(strings.Count(ts.ReadFile("answer.json"), args[2])) == args[1] {
 			return
 		}
 		select {

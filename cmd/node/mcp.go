@@ -135,6 +135,9 @@ func (a *app) ownBehind(ctx context.Context, door *mcp.Door, log *slog.Logger) e
 	if err := a.tellFresh(!session.HoldsLog(set.Data)); err != nil {
 		return err
 	}
+	if err := set.loads(ctx); err != nil {
+		return err
+	}
 	l, err := set.door()
 	if err != nil {
 		return err

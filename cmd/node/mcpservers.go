@@ -101,12 +101,19 @@ func (a *app) checkServers() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Start and reach each server of --mcp-servers, and show its tools, their tiers and why", Args: command.Args(0, 0, "none"),
 		Long: "Start and reach each server of --mcp-servers as serve would, sandbox included, show its tools, each with its tier and why\n" +
-			"it has that, and what cannot be registered; then end them. No tool is called.\n\n" +
+			"it has that, and what cannot be registered; then end them. No tool is called. The workspace of the node that runs on\n" +
+			"--data counts where none is given.\n\n" +
 			"Exit codes:\n  0  all servers are there\n  1  one is not, or lacks a tool that its entry names; other tools that cannot be had are only told\n  2  the command line or the file is wrong",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.set.asNode(); err != nil {
+				return err
+			}
 			list, err := a.serversOf()
 			if err != nil {
 				return err
+			}
+			if at, err := a.set.directory(); err == nil && !a.json {
+				a.note("the servers run in %s", show.Short(at, 300))
 			}
 			found, err := a.checked(cmd.Context(), list)
 			if err != nil {

@@ -88,6 +88,7 @@ func (s *serving) rollAnew(r *roll) {
 		err = s.ses.Server.SetUsers(f.users())
 	}
 	if err != nil {
+		s.node.metrics.Count("reload_refused", 1)
 		s.log.Error("the users of NATS were not read anew: those of before stay", "file", r.path, "error", err)
 		return
 	}

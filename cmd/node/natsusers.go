@@ -42,7 +42,7 @@ func (u natsUser) identity() access.Identity {
 	if p.Kind == "" {
 		p.Kind = access.KindAgent
 	}
-	return access.Identity{Principal: p, Roles: u.Roles, Workspaces: u.Workspaces, Via: "nats"}
+	return access.Identity{Principal: p, Roles: u.Roles, Workspaces: u.Workspaces, Via: events.ViaNATS}
 }
 
 // node says whether a user runs turns.

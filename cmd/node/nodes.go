@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/command"
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/gateway"
 )
@@ -29,24 +30,36 @@ func (a *app) nodes() *cobra.Command {
 			"as the log has them: who owns them, and which nobody does. The log is read from its beginning; with --log=false\n" +
 			"only the nodes are asked. A node with --presence off is shown while it owns a turn.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Turns && !o.Log {
-				return exit.Misused(errors.New("--turns and --log=false"), "which turns there are stands in the log")
+			if err := checkCrew(o); err != nil {
+				return err
 			}
 			return a.withDesk(cmd.Context(), func(d *gateway.Desk) error {
 				crew, err := d.Crew(cmd.Context(), o)
 				if err != nil {
 					return err
 				}
-				if a.json {
-					return a.printJSON(crew)
-				}
-				return a.printCrew(crew)
+				return a.tellCrew(crew)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&o.Turns, "turns", false, "with the turns that have not ended, one by one")
 	cmd.Flags().BoolVar(&o.Log, "log", true, "count the turns that have not ended, which reads the log")
 	return cmd
+}
+
+// checkCrew refuses what nobody could tell.
+func checkCrew(o gateway.CrewOptions) error {
+	if o.Turns && !o.Log {
+		return exit.Misused(errors.New("--turns and --log=false"), "which turns there are stands in the log")
+	}
+	return nil
+}
+
+func (a *app) tellCrew(c gateway.Crew) error {
+	if a.json {
+		return a.printJSON(c)
+	}
+	return a.printCrew(c)
 }
 
 func (a *app) printCrew(c gateway.Crew) error {
@@ -133,9 +146,17 @@ const (
 	lookPause = 2 * time.Second
 )
 
+// How often a node looks whether all of them are still alike, and how long they may differ
+// before it says so: what is rolled out reaches one after another.
+const (
+	alikeEvery = 30 * time.Second
+	settles    = 2 * time.Minute
+)
+
 // lookAround introduces this node to the others, and warns where they are not alike:
 // each of them would only notice by messages that come again.
-func (s *settings) lookAround(ctx context.Context, d *gateway.Desk, log *slog.Logger) {
+func (s *settings) lookAround(ctx context.Context, n *node, log *slog.Logger) {
+	d := n.desk
 	within, stop := context.WithTimeout(ctx, lookLong)
 	defer stop()
 	tick := time.NewTicker(lookPause)
@@ -159,7 +180,32 @@ func (s *settings) lookAround(ctx context.Context, d *gateway.Desk, log *slog.Lo
 	case err != nil:
 		log.Warn("the other nodes of the log cannot be asked how they are set", "err", err)
 	}
-	for _, unlike := range crew.Unlike() {
-		log.Warn("the nodes of this log are not alike", "what", unlike)
+	n.differ(crew, 0, log)
+}
+
+// differ says in what the nodes differ, once that has been so for a time.
+func (n *node) differ(crew gateway.Crew, settles time.Duration, log *slog.Logger) {
+	for _, one := range n.unlike.See(session.Steady(), settles, crew.Unlike()) {
+		log.Warn("the nodes of this log are not alike", "what", one.Says)
+	}
+}
+
+// watchAlike looks now and then whether the nodes are alike, until ctx ends: files are read
+// anew, and nodes come.
+func (n *node) watchAlike(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(alikeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		crew, err := n.desk.Crew(ctx, gateway.CrewOptions{})
+		if err != nil {
+			log.Debug("the other nodes of the log cannot be asked how they are set", "err", err)
+			continue
+		}
+		n.differ(crew, settles, log)
 	}
 }

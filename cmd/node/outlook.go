@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/internal/command"
+	"github.com/sluice-run/sluice/cmd/internal/session"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
 	"github.com/sluice-run/sluice/lifecycle"
@@ -22,6 +23,9 @@ func (s *settings) measures(n *node) *gateway.Metrics {
 		Endpoints: func() map[string]int { return n.actors.OpenCircuits() },
 		Limits:    func() lifecycle.Limits { return n.limits.get() },
 		Workers:   n.workerTools,
+		Policy:    func() string { return n.judge.Version() },
+		Unserved:  func() int { return n.actors.Unserved() },
+		Unlike:    func() map[string]time.Duration { return n.unlike.For(session.Steady()) },
 		Running:   func() (int, int) { return n.actors.Running() },
 		Look:      func() (gateway.Outlook, error) { return outlook(b, s.placements) }, Now: n.ses.Now,
 		Sync: b.Barrier().Mode(), Version: command.Version(),
@@ -51,7 +55,11 @@ func outlook(b bus.Bus, placements []string) (gateway.Outlook, error) {
 			out.Oldest[p] = at
 		}
 	}
-	err := bus.Each(ctx, b.Cells(), bus.BucketPresence, func(bus.Cell) { out.Nodes++ })
+	err := bus.Each(ctx, b.Cells(), bus.BucketPresence, func(c bus.Cell) {
+		if gateway.Serves(c.Value) {
+			out.Nodes++
+		}
+	})
 	return out, err
 }
 

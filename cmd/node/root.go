@@ -30,7 +30,7 @@ const exitHelp = `Exit codes:
   3  the log cannot be reached, or the data directory cannot be used
   4  submit, compensate: the turn has not ended in the time given; it goes on
   5  serve: durability is lost; look at the disk
-A second SIGINT or SIGTERM ends the process at once.`
+A second SIGINT or SIGTERM, more than half a second after the first, ends the process at once.`
 
 // app is one run of the command.
 type app struct {
@@ -46,7 +46,7 @@ type app struct {
 const name = "sluice-node"
 
 // run runs the command and returns its exit code. The first SIGINT or SIGTERM
-// ends ctx; the second one ends the process.
+// ends ctx; a second one ends the process, but for one that comes with the first.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
 	ctx, restore := command.Signals(ctx)
 	defer restore()
@@ -74,8 +74,8 @@ func (a *app) root() command.Root {
 		Flags: a.set.storeFlags, Complete: a.set.complete, JSON: &a.json,
 		Verbs: []func() *cobra.Command{
 			a.serve, a.mcp, a.through(a.submit, nil), a.through(a.tail, a.throughTail), a.through(a.cancel, a.throughCancel), a.through(a.approve, nil), a.through(a.deny, nil), a.through(a.answer, nil),
-			a.through(a.resolve, a.throughResolve), a.through(a.compensate, a.throughCompensate), a.through(a.inbox, a.throughInbox), a.whoami, a.nodes, a.workers, a.limits, a.breaker, a.readstore, a.tools, a.mcpservers,
-			a.explain, a.policy, a.secretVerbs, a.token, a.nats, a.demo, a.doctor, a.config, a.version,
+			a.through(a.resolve, a.throughResolve), a.through(a.compensate, a.throughCompensate), a.through(a.inbox, a.throughInbox), a.whoami, a.nodesToo, a.workersToo, a.limitsToo, a.breakerToo, a.readstoreToo, a.tools, a.mcpservers,
+			a.explain, a.policyToo, a.secretVerbs, a.token, a.nats, a.demo, a.doctor, a.config, a.version,
 		},
 	}
 }
@@ -108,6 +108,8 @@ func hint(err error) string {
 		return "mend what the error names, and submit again"
 	case errors.Is(err, lifecycle.ErrNoTurn), errors.Is(err, lifecycle.ErrNoCall):
 		return "sluice-node tail --from start --follow=false shows what is there; another log is named with --data or --nats"
+	case errors.Is(err, gateway.ErrNoTool):
+		return "sluice-node tools and sluice-node workers list what there is; --force does it all the same, for the tool of a node that is not there now"
 	case errors.Is(err, lifecycle.ErrDifferent):
 		return "leave --turn out to have a new id made"
 	case errors.Is(err, lifecycle.ErrNoUndo), errors.Is(err, lifecycle.ErrNothing):

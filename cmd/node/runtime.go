@@ -72,6 +72,7 @@ type node struct {
 	limits   *limitState
 	servers  *mcp.Host // BEFORE the actors, and until AFTER them
 	metrics  *gateway.Metrics
+	unlike   gateway.Differences // between the nodes of the log
 	actors   *actors.Node
 	desk     *gateway.Desk
 	gates    actors.Gates   // as the actors have them, but for the policy; for calls that are not made
@@ -118,6 +119,10 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		return nil, err
 	}
 	n := &node{ses: ses, registry: registry, judge: judge, limits: newLimitState(limits), boot: ulid.Make().String()}
+	setup, err := s.setup(n)
+	if err != nil {
+		return nil, err
+	}
 	n.gates = actors.Gates{Registry: registry, Allow: allow, Network: s.network, Workspace: workspace}
 	n.metrics = s.measures(n)
 	seen.Observer, kept = n.metrics, n.metrics.Around(kept)
@@ -125,7 +130,7 @@ func (s *settings) startNode(ctx context.Context, ses *session.Session, log *slo
 		Bus: kept, Registry: registry, Authorizer: judge, Boot: n.boot, Name: s.nodeName(), Version: command.Version(), Workspace: workspace,
 		Placements: s.placements, Allow: allow, Network: s.network, Room: s.room, Drain: s.drain, Approval: s.approval,
 		Limits: n.limits.get, Breaker: s.breaker(), Now: ses.Now, Steady: session.Steady, Log: log, Seen: n.metrics,
-		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: s.retention,
+		Heartbeat: s.ackWait / 3, Presence: s.presence.ttl(), Keys: s.keyRetention, Retention: ses.Bus.Retention(), Setup: setup,
 		Vault: opener(values), ShowSecrets: s.secret.shown(), Traced: s.spans.on(), Closed: append(s.ownFiles(), "/proc", "/sys", "/dev"),
 	})
 	if err != nil {

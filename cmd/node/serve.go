@@ -46,6 +46,9 @@ func (a *app) runServe(ctx context.Context) error {
 	if err := a.set.unused(); err != nil {
 		return err
 	}
+	if err := a.set.loads(ctx); err != nil {
+		return err
+	}
 	l, err := a.set.door() // a busy port is found out before anything is opened
 	if err != nil {
 		return err
@@ -102,9 +105,6 @@ type serving struct {
 
 // startServing opens the log, starts a node and opens the door, which may be nil.
 func (s *settings) startServing(ctx context.Context, d *doorway, log *slog.Logger) (*serving, error) {
-	if err := s.loads(ctx); err != nil {
-		return nil, err
-	}
 	users, err := s.roll()
 	if err != nil {
 		return nil, err

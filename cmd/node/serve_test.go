@@ -30,12 +30,18 @@ type verb struct {
 // start runs a verb until it ends or stop is called.
 func start(t *testing.T, args ...string) *verb {
 	t.Helper()
+	return startWith(t, strings.NewReader(""), args...)
+}
+
+// startWith is start for a verb that reads.
+func startWith(t *testing.T, in io.Reader, args ...string) *verb {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	v := &verb{t: t, lines: bufio.NewScanner(r), out: r, stop: cancel}
 	v.lines.Buffer(nil, 1<<20)
 	v.wg.Go(func() {
-		v.code = run(ctx, args, strings.NewReader(""), w, &v.err)
+		v.code = run(ctx, args, in, w, &v.err)
 		_ = w.Close()
 	})
 	t.Cleanup(func() { v.end() })
@@ -109,6 +115,38 @@ func post(t *testing.T, at any, body string) string {
 		t.Fatalf("%s: %s, %v", resp.Status, out, err)
 	}
 	return string(out)
+}
+
+// TestAnAgentIsAnsweredAtTheStreams, and nothing else is said there.
+func TestAnAgentIsAnsweredAtTheStreams(t *testing.T) {
+	dir := t.TempDir()
+	in, says := io.Pipe()
+	v := startWith(t, in, "mcp", "--data", filepath.Join(dir, "data"), "--workspace", dir, "--fixtures")
+	for _, c := range []struct{ says, part string }{
+		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`, `"serverInfo":{"name":"sluice"`},
+		{`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, `"name":"echo"`},
+		{`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"echo","arguments":{"v":42}}}`, `"text":"42"`},
+	} {
+		if _, err := io.WriteString(says, c.says+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		for { // a line of its own is each message
+			if !v.lines.Scan() || !json.Valid(v.lines.Bytes()) {
+				said := v.lines.Text()
+				v.end()
+				t.Fatalf("it says %q: %s", said, v.err.String())
+			}
+			if strings.Contains(v.lines.Text(), c.part) {
+				break
+			}
+		}
+	}
+	_ = says.Close()
+	_, _ = io.Copy(io.Discard, v.out)
+	v.wg.Wait()
+	if v.code != 0 {
+		t.Errorf("exit %d: %s", v.code, v.err.String())
+	}
 }
 
 func TestTailFollowsFromAnotherProcess(t *testing.T) {

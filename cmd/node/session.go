@@ -36,17 +36,29 @@ func (s *settings) open(ctx context.Context, log *slog.Logger, make bool) (*sess
 	case found && running.URL == "":
 		return nil, exit.Unusable(session.Silent(running, s.Data), "")
 	case found:
-		return s.OpenRunning(ctx, running, jetlog.Config{Replicas: 1, Retention: s.retention, AckWait: s.ackWait, Log: log})
+		return s.OpenRunning(ctx, running, jetlog.Config{Replicas: 1, AckWait: s.ackWait, Log: log})
 	}
 	return s.openEmbedded(ctx, true, log)
 }
 
+// natsConfig is how the log of --nats is opened.
+func (s *settings) natsConfig(ctx context.Context, log *slog.Logger) (jetlog.Config, error) {
+	return s.Dial(ctx, jetlog.Config{
+		Replicas: s.replicas, Retention: s.retention, ChangeRetention: s.changeRetention, AckWait: s.ackWait, Log: log,
+	})
+}
+
 func (s *settings) openNATS(ctx context.Context, log *slog.Logger) (*session.Session, error) {
-	conf, err := s.Dial(ctx, jetlog.Config{Replicas: s.replicas, Retention: s.retention, AckWait: s.ackWait, Log: log})
+	conf, err := s.natsConfig(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	return session.Open(ctx, conf)
+	ses, err := session.Open(ctx, conf)
+	var shortens *jetlog.Shortens
+	if errors.As(err, &shortens) {
+		return nil, exit.Misused(err, "leave --retention out, or make it the same as what is in force; to remove what is older on purpose, for all nodes of this log, add --change-retention")
+	}
+	return ses, err
 }
 
 // openEmbedded opens the log in this process. keepClear leaves one that is not encrypted as
@@ -60,7 +72,7 @@ func (s *settings) openEmbedded(ctx context.Context, keepClear bool, log *slog.L
 	if err := errors.Join(s.listenAt(&sc), s.admit(&sc)); err != nil {
 		return nil, err
 	}
-	ses, err := session.OpenEmbedded(ctx, sc, jetlog.Config{Retention: s.retention, AckWait: s.ackWait, Log: log})
+	ses, err := session.OpenEmbedded(ctx, sc, jetlog.Config{Retention: s.retention, ChangeRetention: s.changeRetention, AckWait: s.ackWait, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -60,8 +60,6 @@ func (s *settings) checkDoor() error {
 		return exit.Misused(errors.New("--http-cert and --http-key go together"), "name both files, or none")
 	case e.clientCA != "" && e.cert == "":
 		return exit.Misused(errors.New("--http-client-ca without --http-cert: client certificates need TLS"), "name a certificate with --http-cert and --http-key")
-	case e.rate < 0:
-		return exit.Misused(fmt.Errorf("--http-rate %d", e.rate), "say requests a second, or 0 for any number")
 	case e.auth == "" && e.clientCA != "":
 		return exit.Misused(errors.New("--http-client-ca without --http-auth: nothing says what a certificate may do"), "name the file of principals with --http-auth")
 	case e.auth == "" && (e.proxy || len(e.open) > 0 || e.rate > 0):

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
@@ -114,16 +115,24 @@ func inWords(err error) error {
 
 // limitState is what is in force, and may be replaced while it is used.
 type limitState struct {
-	is atomic.Pointer[lifecycle.Limits]
+	is atomic.Pointer[limitsSince]
+}
+
+// limitsSince are limits, and from when on they count.
+type limitsSince struct {
+	lifecycle.Limits
+	since time.Time
 }
 
 func newLimitState(l lifecycle.Limits) *limitState {
 	s := &limitState{}
-	s.is.Store(&l)
+	s.put(l)
 	return s
 }
 
-func (s *limitState) get() lifecycle.Limits { return *s.is.Load() }
+func (s *limitState) put(l lifecycle.Limits) { s.is.Store(&limitsSince{l, time.Now().UTC()}) }
+
+func (s *limitState) get() lifecycle.Limits { return s.is.Load().Limits }
 
 // heedLimits reads the limits anew whenever the process gets SIGHUP, until ctx ends.
 func (s *serving) heedLimits(ctx context.Context) { s.onHangup(ctx, s.rereadLimits) }
@@ -132,9 +141,10 @@ func (s *serving) heedLimits(ctx context.Context) { s.onHangup(ctx, s.rereadLimi
 func (s *serving) rereadLimits() {
 	l, err := s.set.limits()
 	if err != nil {
+		s.node.metrics.Count("reload_refused", 1)
 		s.log.Error("the file of limits was not read anew: what was read before counts", "err", err)
 		return
 	}
-	s.node.limits.is.Store(&l)
+	s.node.limits.put(l)
 	s.log.Info("the file of limits was read anew", "limits", len(l.Rules()))
 }

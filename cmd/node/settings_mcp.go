@@ -78,6 +78,7 @@ func (s *serving) heedServers(ctx context.Context) {
 	s.onHangup(ctx, func() {
 		list, err := s.set.mcpServers(s.log)
 		if err != nil {
+			s.node.metrics.Count("reload_refused", 1)
 			s.log.Error("the file of MCP servers was not read anew: what was read before counts", "err", err)
 			return
 		}

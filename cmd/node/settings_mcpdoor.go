@@ -64,12 +64,6 @@ func (s *settings) mcpConfig(allow func(principal string) []string) (mcp.Config,
 	if err := mcp.CheckTools(m.tools); err != nil {
 		return mcp.Config{}, exit.Misused(fmt.Errorf("--mcp-tools: %w", err), "for example --mcp-tools 'Read,G*,github__*'")
 	}
-	if m.patience < time.Second || m.patience > time.Hour {
-		return mcp.Config{}, exit.Misused(fmt.Errorf("--mcp-patience %v", m.patience), "say 1s to 1h; clients mostly give up after a minute")
-	}
-	if m.linger < 0 || m.linger > time.Minute {
-		return mcp.Config{}, exit.Misused(fmt.Errorf("--mcp-linger %v", m.linger), "say 0 to 1m")
-	}
 	linger := m.linger
 	if linger == 0 {
 		linger = -1

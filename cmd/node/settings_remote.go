@@ -43,10 +43,6 @@ func (r *remoteSettings) trust() (remote.Trust, error) {
 			"write a tool's name and readonly, reversible, irreversible, approval or declared a line, for example: lookup: readonly")
 	}
 	switch {
-	case r.silence < minSilence || r.silence > maxSilence:
-		return remote.Trust{}, exit.Misused(fmt.Errorf("remote-silence %v: want %v to %v", r.silence, minSilence, maxSilence), "")
-	case r.gone < minGone || r.gone > maxGone:
-		return remote.Trust{}, exit.Misused(fmt.Errorf("remote-gone %v: want %v to %v", r.gone, minGone, maxGone), "")
 	case r.tiers == "":
 		return remote.Trust{}, nil
 	case r.tiers == string(remote.Declare):
@@ -54,7 +50,7 @@ func (r *remoteSettings) trust() (remote.Trust, error) {
 	}
 	body, err := readSmall(r.tiers, maxSettings)
 	if err != nil {
-		return wrong("%w", err)
+		return remote.Trust{}, exit.Misused(fmt.Errorf("--remote-tiers: %w", err), "name a file that can be read; or say the word declared, where every worker's own word is to count")
 	}
 	out := remote.Trust{}
 	if err := yaml.Unmarshal(body, &out.Tools); err != nil {

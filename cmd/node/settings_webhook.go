@@ -46,13 +46,8 @@ func (s *settings) webhook() (*gateway.WebhookConfig, error) {
 		return nil, nil
 	}
 	to, err := gateway.CheckWebhook(h.url)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, exit.Misused(fmt.Errorf("--webhook: %w", err), "for example https://chat.example/hooks/sluice")
-	case h.attempts < 1 || h.attempts > 100:
-		return nil, exit.Misused(fmt.Errorf("--webhook-attempts %d: want 1 to 100", h.attempts), "leave it out for 12")
-	case h.timeout < time.Second || h.timeout > time.Minute:
-		return nil, exit.Misused(fmt.Errorf("--webhook-timeout %v: want 1s to 1m", h.timeout), "leave it out for 10s")
 	}
 	secrets, err := hookSecrets(h.secret)
 	if err != nil {

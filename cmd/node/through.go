@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
@@ -24,25 +25,52 @@ import (
 // through is a verb that can go through the NATS door, too: with --as it needs no right
 // to the log, and does what that user may. by does the whole of it then; nil leaves it to
 // the verb itself, which asks withApprovals.
-func (a *app) through(verb func() *cobra.Command, by func(ctx context.Context, door *door, cmd *cobra.Command, args []string) error) func() *cobra.Command {
+func (a *app) through(verb func() *cobra.Command, by byDoor) func() *cobra.Command {
 	return func() *cobra.Command {
 		cmd := verb()
-		cmd.PersistentFlags().StringVar(&a.as, "as", "", "`name` of a NATS user: go through the door of a node, with that user's rights, instead of opening the log.\n"+
-			"--nats says where, and --nkey, --creds or the URL that it is that user")
-		run := cmd.RunE
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if a.as == "" {
-				return run(cmd, args)
+		a.asFlag(cmd.PersistentFlags())
+		a.orByDoor(cmd, by)
+		return cmd
+	}
+}
+
+// byDoor does what a verb does at a node's door.
+type byDoor func(ctx context.Context, door *door, cmd *cobra.Command, args []string) error
+
+// throughEach is a verb that can go through the door with those below it that by names, and
+// itself where it is among them. The others need no node, or read a file.
+func (a *app) throughEach(verb func() *cobra.Command, by map[string]byDoor) func() *cobra.Command {
+	return func() *cobra.Command {
+		cmd := verb()
+		for _, one := range append(cmd.Commands(), cmd) {
+			if do := by[one.Name()]; do != nil {
+				a.asFlag(one.Flags())
+				a.orByDoor(one, do)
 			}
-			if f := cmd.Flags().Lookup("by"); f != nil && f.Changed && f.Value.String() != a.as {
-				return exit.Misused(fmt.Errorf("--by %s with --as %s", show.Short(f.Value.String(), 100), show.Short(a.as, 100)), "leave --by out: through the door it is the user who acts")
-			}
-			if by == nil {
-				return run(cmd, args)
-			}
-			return a.atDoor(func(d *door) error { return by(cmd.Context(), d, cmd, args) })
 		}
 		return cmd
+	}
+}
+
+func (a *app) asFlag(f *pflag.FlagSet) {
+	f.StringVar(&a.as, "as", "", "`name` of a NATS user: go through the door of a node, with that user's rights, instead of opening the log.\n"+
+		"--nats says where, and --nkey, --creds or the URL that it is that user")
+}
+
+// orByDoor has a command go to the door where --as is given.
+func (a *app) orByDoor(cmd *cobra.Command, by byDoor) {
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if a.as == "" {
+			return run(cmd, args)
+		}
+		if f := cmd.Flags().Lookup("by"); f != nil && f.Changed && f.Value.String() != a.as {
+			return exit.Misused(fmt.Errorf("--by %s with --as %s", show.Short(f.Value.String(), 100), show.Short(a.as, 100)), "leave --by out: through the door it is the user who acts")
+		}
+		if by == nil {
+			return run(cmd, args)
+		}
+		return a.atDoor(func(d *door) error { return by(cmd.Context(), d, cmd, args) })
 	}
 }
 

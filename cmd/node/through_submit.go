@@ -38,22 +38,24 @@ func (a *app) throughSubmit(ctx context.Context, sub *submission, from string) e
 		if sub.timeout > 0 {
 			late = time.Now().Add(sub.timeout)
 		}
-		var first *bool // whether the turn was there already
+		var first *gateway.Ticket // it says whether the turn was there already
 		for {
 			e.WaitMS = nextWait(sub, late).Milliseconds()
 			var out struct {
 				Trace, Turn, State string
 				Attached           bool
+				NotTaken           map[string]any `json:"not_taken"`
 				Unanswered         []codec.Unanswered
 			}
 			if _, err := d.ask(ctx, "submit", e, &out); err != nil {
 				return err
 			}
 			if first == nil {
-				first = &out.Attached
+				first = &gateway.Ticket{Key: events.TurnKey{Trace: out.Trace, Turn: out.Turn}, Attached: out.Attached, NotTaken: out.NotTaken}
+				a.tellNotTaken(*first)
 				a.tellUnanswered(out.Unanswered)
 			}
-			t := gateway.Ticket{Key: events.TurnKey{Trace: out.Trace, Turn: out.Turn}, Attached: *first}
+			t := *first
 			switch {
 			case !sub.wait:
 				return a.printTicket(t)

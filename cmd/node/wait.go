@@ -40,8 +40,9 @@ func (w *waiting) submitTo(user, ctx context.Context, desk *gateway.Desk) error 
 	}
 	if w.told == nil {
 		w.told = &t
+		w.app.tellNotTaken(t)
 	}
-	t.Attached = w.told.Attached // a later one attaches, whatever the first one did
+	t.Attached, t.NotTaken = w.told.Attached, w.told.NotTaken // a later one attaches, whatever the first one did
 	if !w.sub.wait {
 		return w.app.printTicket(t)
 	}

@@ -37,12 +37,16 @@ func (a *app) workers() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if a.json {
-				return a.printJSON(v)
-			}
-			return a.printWorkers(v)
+			return a.tellWorkers(v)
 		},
 	}
+}
+
+func (a *app) tellWorkers(v bus.WorkerTools) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	return a.printWorkers(v)
 }
 
 // maxTold is the size in bytes of the largest list that a node is believed.

@@ -18,7 +18,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
+
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 // parentEnv makes this program one that starts a server, says its process, and waits.
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(parentEnv); dir != "" {
 		parent(dir)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 func begin(t *testing.T, cfg Config) *Cluster {

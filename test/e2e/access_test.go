@@ -160,7 +160,7 @@ func TestDoorWithTokensAndTLS(t *testing.T) {
 	d.want(403, "other-name", ann, "POST", approve, `{"principal":"bob"}`)
 	d.want(200, "approved", ann, "POST", approve, "{}")
 	poll(t, "the turn ends", state("completed"))
-	d.want(200, `"by":{"id":"ann","kind":"person"}`, ann, "GET", "/v1/turns/tr/t1/events", "")
+	d.want(200, `"by":{"id":"ann","kind":"person","via":"token"}`, ann, "GET", "/v1/turns/tr/t1/events", "")
 	d.reached()
 	if status, err := inTheClear(t, d.HTTP); err != nil || status != http.StatusBadRequest {
 		t.Errorf("in the clear: %d, %v", status, err)

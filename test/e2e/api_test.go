@@ -30,6 +30,13 @@ type call struct {
 // args are arguments by name.
 type args = map[string]any
 
+// forever is how many milliseconds a call takes that goes on until it is told to end, or
+// until a file is there.
+const forever = 600_000
+
+// waits is a call that reads, and goes on until the workspace has a file.
+func waits(file string) call { return call{Tool: "sleep", Args: args{"ms": forever, "until": file}} }
+
 // turn is a submission.
 type turn struct {
 	Trace     string         `json:"trace,omitempty"`

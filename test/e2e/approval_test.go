@@ -188,7 +188,7 @@ func sessionScope(t *testing.T, p *place, n *node) {
 func operandChanged(t *testing.T, p *place, n *node) {
 	p.write("s.sh", "echo harmless > ran.txt\n")
 	// The first call keeps the second from starting until the script has changed.
-	n.submit(turn{Trace: "operand", Turn: "t", CanAsk: true, Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}, {Tool: "bash", Args: args{"command": "sh ./s.sh"}}}})
+	n.submit(turn{Trace: "operand", Turn: "t", CanAsk: true, Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, {Tool: "bash", Args: args{"command": "sh ./s.sh"}}}})
 	w := n.inbox("operand", 1)[0]
 	n.post(w.path()+"/approve", args{"args_hash": w.Hash})
 	n.until("operand", "t", "approved", "1")
@@ -261,7 +261,8 @@ func TestAnApprovalThatNobodyGivesExpires(t *testing.T) {
 	begin := time.Now()
 	n.submit(turn{Trace: "expires", Turn: "here", CanAsk: true, Calls: []call{ask("x"), {Tool: "echo", Args: args{"v": "beside"}}}})
 	n.submit(turn{Trace: "expires", Turn: "restart", CanAsk: true, Calls: []call{ask("y")}})
-	n.inbox("expires", 2)
+	n.until("expires", "here", "approval_requested", "0")
+	n.until("expires", "restart", "approval_requested", "0")
 	v := n.end("expires", "here")
 	if d := time.Since(begin); d < 1500*time.Millisecond {
 		t.Errorf("it expired after %v", d)
@@ -270,14 +271,17 @@ func TestAnApprovalThatNobodyGivesExpires(t *testing.T) {
 	v.Calls[1].is(t, "completed", "", "")
 	n.end("expires", "restart").Calls[0].is(t, "denied", "APPROVAL_EXPIRED", "none")
 
+	n.kill()
+	n = p.serve("--approval", "5s")
 	n.submit(turn{Trace: "expires", Turn: "down", CanAsk: true, Calls: []call{ask("z")}})
-	n.inbox("expires", 1)
-	poll(t, "the turn is parked", func() bool { return n.look("expires", "down").State == "parked" })
+	n.until("expires", "down", "approval_requested", "0")
+	asked := of(n.events("expires", "down"), "approval_requested", "0")[0].at(t)
+	poll(t, "the turn is parked, or it is too late", func() bool { s := n.look("expires", "down").State; return s == "parked" || s == "completed" })
 	n.kill() // its time passes while nothing runs
-	due := time.NewTimer(1600 * time.Millisecond)
+	due := time.NewTimer(time.Until(asked.Add(5 * time.Second)))
 	defer due.Stop()
 	<-due.C
-	n = p.serve("--approval", "1500ms")
+	n = p.serve()
 	n.end("expires", "down").Calls[0].is(t, "denied", "APPROVAL_EXPIRED", "none")
 	if len(p.effects()) != 0 {
 		t.Errorf("%+v", p.effects())

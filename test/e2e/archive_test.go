@@ -68,8 +68,8 @@ func TestImportedTurnsNeverRun(t *testing.T) {
 // openTurns are the turns that are open when the node is killed, by trace.
 func openTurns() map[string]any {
 	return map[string]any{
-		"charged": turn{Trace: "charged", Turn: "t", Calls: []call{charge("c-1", 5, "stall_ms", 600_000)}},
-		"behind":  turn{Trace: "behind", Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": 600_000}}, charge("c-2", 5)}},
+		"charged": turn{Trace: "charged", Turn: "t", Calls: []call{charge("c-1", 5, "stall_ms", forever)}},
+		"behind":  turn{Trace: "behind", Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, charge("c-2", 5)}},
 		"asked":   turn{Trace: "asked", Turn: "t", CanAsk: true, Calls: []call{ask("please")}},
 		"unclaimed": args{"trace": "unclaimed", "turn": "t", "placement": "later", "calls": []call{
 			{Tool: "echo", Args: args{"v": 1}}, charge("c-3", 5),

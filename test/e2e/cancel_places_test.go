@@ -128,10 +128,10 @@ func forPerson(n *node, _ *place, trace string, limits map[string]int) {
 }
 
 func forKey(n *node, _ *place, trace string, limits map[string]int) {
-	holder := turn{Trace: trace + "-holder", Turn: "t", Calls: []call{charge(trace, 1, "stall_ms", 60_000)}}
+	holder := turn{Trace: trace + "-holder", Turn: "t", Calls: []call{charge(trace, 1, "stall_ms", forever)}}
 	n.submit(holder)
 	n.reach(holder.Trace, "started", "0")
-	n.stand(trace, limits, charge(trace, 1, "stall_ms", 60_000))
+	n.stand(trace, limits, charge(trace, 1, "stall_ms", forever))
 	n.reach(trace, "requested", "0")
 	n.t.Cleanup(func() { _, _, _ = n.try(http.MethodPost, "/v1/turns/"+holder.Trace+"/t/cancel", nil) })
 }
@@ -162,7 +162,7 @@ func (p *place) holdLedger() (free func()) {
 }
 
 func forBatch(n *node, _ *place, trace string, limits map[string]int) {
-	n.stand(trace, limits, call{Tool: "sleep", Args: args{"ms": 60_000}}, charge(trace, 1))
+	n.stand(trace, limits, call{Tool: "sleep", Args: args{"ms": forever}}, charge(trace, 1))
 	n.reach(trace, "started", "0")
 }
 
@@ -171,17 +171,20 @@ func forRoom(n *node, _ *place, trace string, limits map[string]int) {
 	for k, v := range limits {
 		all[k] = v
 	}
-	n.stand(trace, all, call{Tool: "sleep", Args: args{"ms": 60_000}}, call{Tool: "echo", Args: args{"v": trace}})
+	n.stand(trace, all, call{Tool: "sleep", Args: args{"ms": forever}}, call{Tool: "echo", Args: args{"v": trace}})
 	n.reach(trace, "started", "0")
 }
 
 func forRetry(n *node, _ *place, trace string, limits map[string]int) {
+	if limits != nil {
+		limits = map[string]int{"deadline_ms": 40_000} // it need not pass: the retry would come behind it
+	}
 	n.stand(trace, limits, call{Tool: "flaky", Args: args{"fail_n": 1, "after_ms": 50_000}})
 	n.reach(trace, "retrying", "0")
 }
 
 func running(n *node, _ *place, trace string, limits map[string]int) {
-	n.stand(trace, limits, call{Tool: "sleep", Args: args{"ms": 60_000}})
+	n.stand(trace, limits, call{Tool: "sleep", Args: args{"ms": forever}})
 	n.reach(trace, "started", "0")
 }
 

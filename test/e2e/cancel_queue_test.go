@@ -23,7 +23,7 @@ func TestACancelIsHeardInTheQueue(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	n := p.serve("--room", "1")
-	n.submit(turn{Trace: "fills", Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": 300_000}}}})
+	n.submit(turn{Trace: "fills", Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}}})
 	n.until("fills", "t", "started", "0")
 	n.submit(turn{Trace: "full", Turn: "t", Calls: []call{charge("full", 1), {Tool: "echo", Args: args{"v": 1}}}})
 	n.submit(turn{Trace: "part", Turn: "t", Calls: []call{charge("part", 1), {Tool: "echo", Args: args{"v": 1}}}})
@@ -78,7 +78,7 @@ func TestACancelRightAfterSubmission(t *testing.T) {
 		all.Go(func() {
 			for i := range 25 {
 				trace := fmt.Sprintf("at-once-%d-%d", worker, i)
-				n.submit(turn{Trace: trace, Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}, charge(trace, 1)}})
+				n.submit(turn{Trace: trace, Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, charge(trace, 1)}})
 				<-time.After(time.Duration(rng.IntN(3_000)) * time.Microsecond)
 				if r := n.post("/v1/turns/"+trace+"/t/cancel", nil); r.Status != "accepted" {
 					t.Errorf("%s: %+v", trace, r)
@@ -104,12 +104,14 @@ func TestTheEndComesWhileNobodyRuns(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	n := p.serve()
-	sleeps := call{Tool: "sleep", Args: args{"ms": 60_000}}
-	limits := map[string]int{"deadline_ms": 8_000}
+	sleeps := call{Tool: "sleep", Args: args{"ms": forever}}
+	limits := map[string]int{"deadline_ms": 20_000}
 	n.submit(turn{Trace: "cancel", Turn: "t", Calls: []call{sleeps, charge("cancel", 1)}})
 	n.submit(turn{Trace: "ran", Turn: "t", Limits: limits, Calls: []call{sleeps, charge("ran", 1)}})
 	n.submit(turn{Trace: "asked", Turn: "t", Limits: limits, CanAsk: true, Calls: []call{ask("asked")}})
-	n.submit(turn{Trace: "paid", Turn: "t", Limits: limits, Calls: []call{charge("paid", 1, "stall_ms", 60_000)}})
+	n.submit(turn{Trace: "paid", Turn: "t", Limits: limits, Calls: []call{charge("paid", 1, "stall_ms", forever)}})
+	late := time.NewTimer(20 * time.Second) // of the clock that the deadlines are measured by
+	defer late.Stop()
 	for trace, kind := range map[string]string{"cancel": "started", "ran": "started", "asked": "approval_requested", "paid": "started"} {
 		n.reach(trace, kind, "0")
 	}
@@ -118,8 +120,6 @@ func TestTheEndComesWhileNobodyRuns(t *testing.T) {
 	if out := must(t, "cancel", "--data", p.data, "--json", "cancel/t"); !strings.Contains(out, `"accepted"`) {
 		t.Errorf("cancel says %q", out)
 	}
-	late := time.NewTimer(8 * time.Second) // of the clock that the deadlines are measured by
-	defer late.Stop()
 	<-late.C
 	n = p.serve()
 	for _, c := range n.end("cancel", "t").Calls {

@@ -76,7 +76,7 @@ func skewedDeadline(t *testing.T, c *three, nodes []*member) {
 		})
 		door.placed(runs.Name(), turn{
 			Trace: "near-" + name, Turn: "t", Limits: map[string]int{"deadline_ms": 1_500},
-			Calls: []call{{Tool: "sleep", Args: args{"ms": 600_000}}, charge("near-"+name, 1)},
+			Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, charge("near-"+name, 1)},
 		})
 	})
 	across(nodes, func(door, _ *member, name string) {
@@ -162,10 +162,11 @@ func skewedTakeover(t *testing.T, c *three, nodes []*member) {
 	for i, n := range nodes {
 		door := nodes[(i+1)%len(nodes)]
 		v, k := owned(t, &node{api: n.api, greeting: greeting{Boot: n.Boot()}}, "over-"+n.Name(), func(k int) []call {
-			return []call{{Tool: "sleep", Args: args{"ms": 1_500}}, charge(n.Name()+string(rune('a'+k)), 1)}
+			return []call{waits(n.Name() + ".killed"), charge(n.Name()+string(rune('a'+k)), 1)}
 		})
 		began := time.Now()
 		n.Kill()
+		c.place.write(n.Name()+".killed", "")
 		for _, call := range door.end(v.Trace, v.Turn).Calls {
 			call.is(t, "completed", "", "")
 		}

@@ -67,6 +67,7 @@ func TestANodeThatIsCutOff(t *testing.T) {
 	}
 	var sent []turn
 	for _, name := range names {
+		c.place.write(name+".cut", "")
 		sent = append(sent, halfway(name)...)
 	}
 	flawless(t, c.audit(other, sent))
@@ -88,11 +89,11 @@ func TestANodeThatIsCutOff(t *testing.T) {
 }
 
 // halfway are turns that a node is in the middle of when it is cut off: one reads, and
-// charges then; one has charged, and stalls.
+// charges then; one has charged, and stalls. They go on once the node is cut off.
 func halfway(name string) []turn {
 	return []turn{
-		{Trace: name + "-read", Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": 2_500}}, charge(name+"-then", 1)}},
-		{Trace: name + "-paid", Turn: "t", Calls: []call{charge(name+"-paid", 1, "stall_ms", 5_000), charge(name+"-next", 1)}},
+		{Trace: name + "-read", Turn: "t", Calls: []call{waits(name + ".cut"), charge(name+"-then", 1)}},
+		{Trace: name + "-paid", Turn: "t", Calls: []call{charge(name+"-paid", 1, "stall_ms", forever, "until", name+".cut"), charge(name+"-next", 1)}},
 	}
 }
 

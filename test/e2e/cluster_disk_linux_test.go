@@ -22,7 +22,7 @@ func TestAFullDiskOnOneServer(t *testing.T) {
 		}
 		return ""
 	}})
-	nodes := c.nodes(3)
+	nodes := c.nodes(3, unhurried...)
 	load := &traffic{
 		t: t, doors: doors(nodes), pause: func(int) time.Duration { return 20 * time.Millisecond },
 		make: func(i int) turn {

@@ -36,6 +36,7 @@ func TestCallsUnderRandomKills(t *testing.T) {
 	t.Logf("reproduce: go test ./test/e2e -run UnderRandomKills -kills.calls=%d -kills.skew=%v -kills.seed=%d", *killsCalls, *killsSkew, s)
 	k := newKilling(t, rand.New(rand.NewPCG(s, 2)))
 	c := k.three
+	held := k.takenOver()
 	all := anyTiers(rand.New(rand.NewPCG(s, 1)), *killsCalls)
 	load := &traffic{t: t, doors: doors(k.nodes)}
 	faults := max(6, *killsCalls/18)
@@ -57,13 +58,13 @@ func TestCallsUnderRandomKills(t *testing.T) {
 	k.heal()
 	wg.Wait()
 	healed := time.Now()
-	tally := c.audit(k.nodes[0], load.all())
+	tally := c.audit(k.nodes[0], append(load.all(), held))
 	t.Logf("everything is back and accepted; %v later all had ended", time.Since(healed).Round(time.Millisecond))
 	stop()
 	yes.Wait()
 	proven(t, c.URL())
 	t.Logf("seed %d: %d faults (%s); %s", s, faults, k.said(), tally)
-	if tally.calls != *killsCalls {
+	if tally.calls != *killsCalls+len(held.Calls) {
 		t.Errorf("%d calls were looked at", tally.calls)
 	}
 	if tally.takeovers == 0 {
@@ -161,6 +162,23 @@ func newKilling(t *testing.T, r *rand.Rand) *killing {
 		k.nodes = append(k.nodes, k.three.node(cluster.NodeConfig{Env: []string{"SLUICE_TEST_CLOCK=" + by}}))
 	}
 	return k
+}
+
+// takenOver is a turn whose node is killed in the middle of it, whatever comes at random.
+func (k *killing) takenOver() turn {
+	k.t.Helper()
+	held, door := turn{Trace: "kills-held", Turn: "t", Calls: []call{waits("kills-held")}}, k.nodes[0]
+	door.submit(held)
+	door.until(held.Trace, held.Turn, "started", "0")
+	owner := of(door.events(held.Trace, held.Turn), "started", "0")[0].Boot
+	for _, n := range k.nodes {
+		if n.Boot() == owner {
+			n.Kill()
+			k.place.write("kills-held", "")
+			k.must(n.Start(k.t.Context()))
+		}
+	}
+	return held
 }
 
 // pace keeps the submissions beside the faults: neither is over long before the other.

@@ -13,7 +13,7 @@ import (
 func TestAClusterGoesOn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, cluster.Config{})
-	nodes := c.nodes(3)
+	nodes := c.nodes(3, append(unhurried, "--drain", "50s")...)
 	for _, x := range []struct {
 		name string
 		test func(*testing.T, *three, []*member, *traffic)

@@ -3,10 +3,8 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -38,16 +36,17 @@ func owned(t *testing.T, by *node, name string, calls func(i int) []call) (v vie
 // TestASurvivorTakesOver what another node did when it was killed.
 func TestASurvivorTakesOver(t *testing.T) {
 	t.Parallel()
-	p, a, b, url := pair(t)
+	p, a, b, url := pair(t, "--ack-wait", "10m") // it is the presence that tells
 	read, _ := owned(t, a, "over-read", func(int) []call {
-		return []call{{Tool: "sleep", Args: args{"ms": 3_000}}, {Tool: "echo", Args: args{"v": 1}}}
+		return []call{waits("killed"), {Tool: "echo", Args: args{"v": 1}}}
 	})
 	paid, i := owned(t, a, "over-charge", func(i int) []call {
-		return []call{charge(fmt.Sprint("over-", i), 1, "stall_ms", 60_000), charge(fmt.Sprint("next-", i), 1)}
+		return []call{charge(fmt.Sprint("over-", i), 1, "stall_ms", forever), charge(fmt.Sprint("next-", i), 1)}
 	})
 	poll(t, "the charge is in the ledger", func() bool { return p.charged(fmt.Sprint("over-", i)) == 1 })
 	a.kill()
 	begin := time.Now()
+	p.write("killed", "")
 	for _, v := range []view{read, paid} {
 		for _, c := range b.end(v.Trace, v.Turn).Calls {
 			c.is(t, "completed", "", "")
@@ -58,9 +57,6 @@ func TestASurvivorTakesOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%s: claimed (%s) %v after the kill", v.Trace, e.field("why"), at.Sub(begin).Round(time.Millisecond))
-			if at.Sub(begin) > 10*time.Second {
-				t.Errorf("it took %v", at.Sub(begin))
-			}
 		}
 	}
 	if got := strings.ReplaceAll(chain(b.events(read.Trace, "t"), "0"), "recovered continue, ", ""); got != "started 1, recovered restart, started 2, completed" {
@@ -84,18 +80,16 @@ func proven(t *testing.T, url string) {
 // one has taken its turn over.
 func TestAZombieSettlesNothing(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skipf("this machine cannot show that a process is stopped: %v", err)
-	}
 	p, a, b, url := pair(t)
 	v, i := owned(t, a, "zombie", func(i int) []call {
-		return []call{{Tool: "sleep", Args: args{"ms": 2_000}}, charge(fmt.Sprint("zombie-", i), 1)}
+		return []call{waits("stopped"), charge(fmt.Sprint("zombie-", i), 1)}
 	})
-	a.signal(syscall.SIGSTOP)
+	a.freeze()
+	p.write("stopped", "")
 	for _, c := range b.end(v.Trace, v.Turn).Calls {
 		c.is(t, "completed", "", "")
 	}
-	a.signal(syscall.SIGCONT)
+	a.thaw()
 	poll(t, "the zombie has been heard", func() bool {
 		list := b.events(v.Trace, v.Turn)
 		return len(of(list, "late_result", "0")) > 0 || strings.Contains(a.log.String(), v.Trace)
@@ -136,7 +130,7 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 		}
 	}
 
-	same := func(i int) []call { return []call{charge(fmt.Sprint("winner-", i), 1, "stall_ms", 60_000)} }
+	same := func(i int) []call { return []call{charge(fmt.Sprint("winner-", i), 1, "stall_ms", forever)} }
 	won, i := owned(t, a, "winner", same)
 	lost := b.submit(turn{Trace: "loser", Turn: "t", Calls: same(i)})
 	b.until("loser", "t", "requested", "0")
@@ -154,21 +148,20 @@ func TestOneKeyOnTwoNodes(t *testing.T) {
 // TestOneProbeInTheWholeCluster after the cooldown.
 func TestOneProbeInTheWholeCluster(t *testing.T) {
 	t.Parallel()
-	p, a, b, _ := pair(t, "--breaker-window", "3s")
+	const window = 3 * time.Second
+	p, a, b, _ := pair(t, append(unhurried, "--breaker-window", window.String())...)
 	p.write("down.flag", "x")
 	for a.tools()["down"] || b.tools()["down"] {
 		a.run(down)
 	}
 	poll(t, "the tool is listed again", func() bool { return a.tools()["down"] && b.tools()["down"] })
 	var wg sync.WaitGroup
-	attempts := make([]int, 2)
+	attempts := make([][]time.Time, 2)
 	for i, n := range []*node{a, b} {
 		wg.Go(func() { attempts[i] = atOnce(t, n, 6) })
 	}
 	wg.Wait()
-	if attempts[0]+attempts[1] != 1 {
-		t.Errorf("%v calls were tried", attempts)
-	}
+	apart(t, window, append(attempts[0], attempts[1]...))
 }
 
 // TestALostServerIsWaitedFor: the NATS server goes away in the middle of turns,
@@ -178,9 +171,10 @@ func TestALostServerIsWaitedFor(t *testing.T) {
 	s := newKeeper(t)
 	p := newPlace(t)
 	n := p.join(s.URL())
-	v := n.submit(turn{Trace: "lost", Turn: "t", Calls: []call{charge("lost", 1, "stall_ms", 300), {Tool: "sleep", Args: args{"ms": 50}}, charge("found", 1)}})
+	v := n.submit(turn{Trace: "lost", Turn: "t", Calls: []call{charge("lost", 1, "stall_ms", forever, "until", "lost"), {Tool: "sleep", Args: args{"ms": 50}}, charge("found", 1)}})
 	n.until("lost", "t", "started", "0")
 	s.Stop()
+	p.write("lost", "")
 	poll(t, "the node says that it is not ready", func() bool {
 		status, _, err := n.try(http.MethodGet, "/readyz", nil)
 		return err == nil && status == http.StatusServiceUnavailable

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -62,15 +61,15 @@ type middle struct {
 // intoTheMiddle submits the turns, and returns once each is where it should be.
 func intoTheMiddle(t *testing.T, p *place, n *node) (m middle) {
 	t.Helper()
-	m.read = n.submit(turn{Trace: "mid-read", Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": 1_000}}, {Tool: "echo", Args: args{"v": 1}}}})
-	m.charge = n.submit(turn{Trace: "mid-charge", Turn: "t", Calls: []call{charge("mid", 1, "stall_ms", 60_000), charge("mid-next", 1)}})
+	m.read = n.submit(turn{Trace: "mid-read", Turn: "t", Calls: []call{waits("killed"), {Tool: "echo", Args: args{"v": 1}}}})
+	m.charge = n.submit(turn{Trace: "mid-charge", Turn: "t", Calls: []call{charge("mid", 1, "stall_ms", forever), charge("mid-next", 1)}})
 	m.bash = n.submit(turn{Trace: "mid-bash", Turn: "t", CanAsk: true, Calls: []call{
-		{Tool: "bash", Args: args{"command": "printf x >> ran.txt; sleep 2"}}, {Tool: "echo", Args: args{"v": 1}},
+		{Tool: "bash", Args: args{"command": "printf x >> ran.txt; sleep 600"}}, {Tool: "echo", Args: args{"v": 1}},
 	}})
 	m.rest = n.submit(turn{Trace: "mid-rest", Turn: "t", Calls: []call{
-		{Tool: "reserve", Args: args{"item": "before"}}, charge("before", 1), {Tool: "sleep", Args: args{"ms": 1_000}}, charge("after", 1),
+		{Tool: "reserve", Args: args{"item": "before"}}, charge("before", 1), waits("killed"), charge("after", 1),
 	}})
-	m.waits = n.submit(turn{Trace: "mid-waits", Turn: "t", Calls: []call{charge("mid", 1, "stall_ms", 60_000)}}) // for the key of mid-charge
+	m.waits = n.submit(turn{Trace: "mid-waits", Turn: "t", Calls: []call{charge("mid", 1, "stall_ms", forever)}}) // for the key of mid-charge
 	n.post(n.inbox("mid-bash", 1)[0].path()+"/approve", nil)
 	n.until("mid-read", "t", "started", "0")
 	n.until("mid-rest", "t", "started", "2")
@@ -91,6 +90,7 @@ func TestSIGKILLInTheMiddle(t *testing.T) {
 	done := n.run(turn{Trace: "done", Turn: "t", Calls: []call{charge("done", 1)}})
 	m := intoTheMiddle(t, p, n)
 	n.kill()
+	p.write("killed", "")
 	n = p.serve()
 
 	read := n.end("mid-read", "t")
@@ -101,9 +101,6 @@ func TestSIGKILLInTheMiddle(t *testing.T) {
 	d := firstStart(t, n, m.read, m.charge, m.bash, m.rest)
 	t.Logf("the first call started %v after the new process was up, %v after it was started",
 		d.Round(time.Millisecond), (d + n.up.Sub(n.born)).Round(time.Millisecond))
-	if d > 2*time.Second {
-		t.Errorf("the first call started only after %v", d)
-	}
 
 	inTime(t, n, read, charged, bash, rest, waits)
 	for what, c := range map[string]struct{ got, want string }{
@@ -152,6 +149,9 @@ func TestSIGKILLInTheMiddle(t *testing.T) {
 	verified(t, p, n)
 }
 
+// backstop is when a turn looks again that waits for something of which it has not heard.
+const backstop = 30 * time.Second
+
 // inTime: no turn waited for a backstop.
 func inTime(t *testing.T, n *node, turns ...view) {
 	t.Helper()
@@ -161,7 +161,7 @@ func inTime(t *testing.T, n *node, turns ...view) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := at.Sub(n.up); d > 10*time.Second {
+		if d := at.Sub(n.up); d >= backstop {
 			t.Errorf("%s ended only %v after the new process was up", v.Trace, d.Round(time.Millisecond))
 		}
 	}
@@ -189,30 +189,20 @@ func verified(t *testing.T, p *place, n *node) {
 // TestSIGTERMDrains: what runs may end, nothing new starts, the turn goes to the next start.
 func TestSIGTERMDrains(t *testing.T) {
 	p := newPlace(t)
-	n := p.serve("--drain", "20s")
-	v := n.submit(turn{Trace: "drain", Turn: "t", Calls: []call{charge("first", 1, "stall_ms", 700), charge("second", 1)}})
-	slow := n.submit(turn{Trace: "drain", Turn: "slow", Calls: []call{{Tool: "sleep", Args: args{"ms": 500}}, {Tool: "echo", Args: args{"v": 1}}, charge("slow", 1)}})
+	n := p.serve("--drain", "10m")
+	v := n.submit(turn{Trace: "drain", Turn: "t", Calls: []call{charge("first", 1, "stall_ms", forever, "until", "drains"), charge("second", 1)}})
+	slow := n.submit(turn{Trace: "drain", Turn: "slow", Calls: []call{waits("drains"), {Tool: "echo", Args: args{"v": 1}}, charge("slow", 1)}})
 	n.until("drain", "t", "started", "0")
 	n.until("drain", "slow", "started", "0")
 	poll(t, "the first charge is in the ledger", func() bool { return p.charged("first") == 1 })
 	n.signal(syscall.SIGTERM)
-	unready := false
-	poll(t, "the node ends", func() bool {
-		if status, _, err := n.try(http.MethodGet, "/readyz", nil); err == nil && status == http.StatusServiceUnavailable {
-			unready = true
-		}
-		select {
-		case <-n.ended:
-			return true
-		default:
-			return false
-		}
+	poll(t, "the node is not ready any more", func() bool {
+		status, _, err := n.try(http.MethodGet, "/readyz", nil)
+		return err == nil && status == http.StatusServiceUnavailable
 	})
-	if n.code != 0 {
-		t.Errorf("exit %d", n.code)
-	}
-	if !unready {
-		t.Error("it was ready to the end")
+	p.write("drains", "")
+	if code := n.wait(t); code != 0 {
+		t.Errorf("exit %d", code)
 	}
 	if p.charged("first") != 1 || p.charged("second") != 0 || p.charged("slow") != 0 {
 		t.Errorf("after the drain: %+v", p.effects())
@@ -249,17 +239,13 @@ func TestASecondSIGTERMEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	n := p.serve("--drain", "10m")
-	n.submit(turn{Trace: "twice", Turn: "t", Calls: []call{{Tool: "deaf_sleep", Args: args{"ms": 600_000}}}})
+	n.submit(turn{Trace: "twice", Turn: "t", Calls: []call{{Tool: "deaf_sleep", Args: args{"ms": forever}}}})
 	n.until("twice", "t", "started", "0")
 	n.signal(syscall.SIGTERM)
 	poll(t, "it drains", func() bool { return strings.Contains(n.log.String(), "draining") })
-	begin := time.Now()
 	n.signal(syscall.SIGTERM)
-	if code := n.wait(t); code == 0 {
+	if code := n.wait(t); code == 0 { // long before the drain's end
 		t.Error("exit 0, though it has not drained")
-	}
-	if d := time.Since(begin); d > 5*time.Second {
-		t.Errorf("it took %v", d)
 	}
 	n = p.serve()
 	n.until("twice", "t", "recovered", "0")
@@ -271,22 +257,14 @@ func TestAStoppedProcessIsNoDeadOne(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	n := p.serve()
-	v := n.submit(turn{Trace: "stopped", Turn: "t", Calls: []call{charge("stopped", 1, "stall_ms", 300), {Tool: "echo", Args: args{"v": 1}}}})
+	v := n.submit(turn{Trace: "stopped", Turn: "t", Calls: []call{charge("stopped", 1, "stall_ms", forever, "until", "stopped"), {Tool: "echo", Args: args{"v": 1}}}})
 	n.until("stopped", "t", "started", "0")
-	n.signal(syscall.SIGSTOP)
-	state := func() string {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.cmd.Process.Pid))
-		if err != nil {
-			t.Skipf("this machine has no /proc: %v", err)
-		}
-		f := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		return f[0]
-	}
-	poll(t, "the process is stopped", func() bool { return state() == "T" })
+	n.freeze()
+	p.write("stopped", "")
 	pause := time.NewTimer(4 * time.Second) // longer than its presence lives
 	defer pause.Stop()
 	<-pause.C
-	n.signal(syscall.SIGCONT)
+	n.thaw()
 	for _, c := range n.end(v.Trace, v.Turn).Calls {
 		c.is(t, "completed", "", "")
 	}

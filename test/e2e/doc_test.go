@@ -6,14 +6,11 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"github.com/sluice-run/sluice/test/leaks"
 	"github.com/sluice-run/sluice/tools/mcp/mcptest"
@@ -40,13 +37,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code := m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	if err := goleak.Find(leaks.OfServers...); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+	return leaks.Run(m, leaks.OfServers...)
 }
 
 // build makes bin/sluice-NAME of cmd/NAME, without the race detector: a node has

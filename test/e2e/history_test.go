@@ -74,7 +74,7 @@ func TestEveryIDIsAnsweredOnceInPlace(t *testing.T) {
 }
 
 func interrupted(t *testing.T, _ *place, n *node) {
-	v := n.submit(turn{Calls: []call{{ID: "a", Tool: "echo", Args: args{"v": "done"}}, {ID: "b", Tool: "sleep", Args: args{"ms": 60_000}}}})
+	v := n.submit(turn{Calls: []call{{ID: "a", Tool: "echo", Args: args{"v": "done"}}, {ID: "b", Tool: "sleep", Args: args{"ms": forever}}}})
 	n.until(v.Trace, v.Turn, "completed", "0")
 	n.until(v.Trace, v.Turn, "started", "1")
 	n.post("/v1/turns/"+v.Trace+"/"+v.Turn+"/cancel", nil)
@@ -90,7 +90,7 @@ func interrupted(t *testing.T, _ *place, n *node) {
 }
 
 func stillRuns(t *testing.T, _ *place, n *node) {
-	v := n.submit(turn{Calls: []call{{ID: "a", Tool: "sleep", Args: args{"ms": 60_000}}, {ID: "b", Tool: "echo", Args: args{"v": "done"}}, {ID: "c", Tool: "charge", Args: args{"order": "after", "amount": 1}}}})
+	v := n.submit(turn{Calls: []call{{ID: "a", Tool: "sleep", Args: args{"ms": forever}}, {ID: "b", Tool: "echo", Args: args{"v": "done"}}, {ID: "c", Tool: "charge", Args: args{"order": "after", "amount": 1}}}})
 	n.until(v.Trace, v.Turn, "completed", "1")
 	got := answers(t, n.messages(v.Trace, v.Turn, "json"))
 	if len(got) != 3 || got[0].Answer != "open" || got[1].Answer != "success" || got[2].Answer != "open" {
@@ -108,12 +108,12 @@ func stillRuns(t *testing.T, _ *place, n *node) {
 }
 
 func manyWays(t *testing.T, _ *place, n *node) {
-	v := n.run(turn{Limits: map[string]int{"call_deadline_ms": 400, "max_concurrency": 8}, Calls: []call{
+	v := n.run(turn{Limits: map[string]int{"call_deadline_ms": 3_000, "max_concurrency": 8}, Calls: []call{
 		{Tool: "echo", Args: args{"v": "0"}},
 		{Tool: "panic"},
 		{Tool: "nil"},
-		{Tool: "sleep", Args: args{"ms": 60_000}},
-		{Tool: "deaf_sleep", Args: args{"ms": 1_500}},
+		{Tool: "sleep", Args: args{"ms": forever}},
+		{Tool: "deaf_sleep", Args: args{"ms": 4_500}},
 		{Tool: "read", Args: args{"path": "missing.txt"}},
 		{Tool: "blob", Args: args{"bytes": 10, "kind": "text"}},
 		{Tool: "echo", Args: args{"v": nil}},
@@ -165,10 +165,17 @@ func commandFails(t *testing.T, _ *place, n *node) {
 	}
 }
 
-func completionOrder(t *testing.T, _ *place, n *node) {
-	v := n.run(turn{Calls: []call{
-		{ID: "slow", Tool: "sleep", Args: args{"ms": 300}}, {ID: "mid", Tool: "sleep", Args: args{"ms": 100}}, {ID: "fast", Tool: "sleep", Args: args{"ms": 1}},
+func completionOrder(t *testing.T, p *place, n *node) {
+	v := n.submit(turn{Calls: []call{
+		{ID: "slow", Tool: "sleep", Args: args{"ms": forever, "until": "mid"}},
+		{ID: "mid", Tool: "sleep", Args: args{"ms": forever, "until": "fast"}},
+		{ID: "fast", Tool: "sleep", Args: args{"ms": 1}},
 	}})
+	for i, file := range []string{"fast", "mid"} { // each goes on once the one behind it has ended
+		n.until(v.Trace, v.Turn, "completed", fmt.Sprint(2-i))
+		p.write(file, "")
+	}
+	v = n.end(v.Trace, v.Turn)
 	var ended []string
 	for _, e := range of(n.events(v.Trace, v.Turn), "completed", "") {
 		ended = append(ended, e.Subject[len(e.Subject)-1:])
@@ -222,7 +229,7 @@ func numbers(t *testing.T, position string) []int {
 }
 
 func longReadBlocksNobody(t *testing.T, p *place, n *node) {
-	long := n.submit(turn{Trace: "session", Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}, {Tool: "read", Args: args{"path": "order-a.txt"}}}})
+	long := n.submit(turn{Trace: "session", Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, {Tool: "read", Args: args{"path": "order-a.txt"}}}})
 	n.until(long.Trace, long.Turn, "started", "0")
 	v := n.run(turn{Trace: "session", Calls: []call{{Tool: "write", Args: args{"path": "other.txt", "text": "x"}}}})
 	v.Calls[0].is(t, "completed", "", "done")

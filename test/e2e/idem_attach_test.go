@@ -12,7 +12,7 @@ import (
 // it is doing.
 func TestASubmissionAgainOnAnotherNode(t *testing.T) {
 	t.Parallel()
-	c := muster(t, 3)
+	c := muster(t, 3, unhurried...)
 	c.together(t, []part{
 		{"at the same instant on all nodes", attachAtOnce},
 		{"while it runs, and after it has ended", attachWhileItRuns},
@@ -73,18 +73,22 @@ func (c *crew) refusedAnew(tu turn) {
 }
 
 func attachWhileItRuns(t *testing.T, c *crew) {
-	tu := turn{Trace: "attach-run", Turn: "t", Calls: []call{charge("attach-run", 1, "stall_ms", 1_500), {Tool: "echo", Args: args{"v": "end"}}}}
+	tu := turn{Trace: "attach-run", Turn: "t", Calls: []call{charge("attach-run", 1, "stall_ms", forever, "until", "attach-run"), {Tool: "echo", Args: args{"v": "end"}}}}
 	if v := c.node(0).submit(tu); v.Attached {
 		t.Errorf("the first one attached: %+v", v)
 	}
 	c.node(1).until("attach-run", "t", "started", "0")
 	c.refusedAnew(tu)
+	if v := c.node(2).submit(tu); !v.Attached || v.State == "completed" {
+		t.Errorf("while it runs: %+v", v)
+	}
 	tu.WaitMS = 60_000
 	var wg sync.WaitGroup
 	during := make([]view, 3)
 	for i := range during {
 		wg.Go(func() { during[i] = c.node(i).submit(tu) })
 	}
+	c.write("attach-run", "")
 	wg.Wait()
 	after := c.node(1).submit(tu)
 	for i, v := range append(during, after) {

@@ -73,9 +73,9 @@ func TestAKeyWhoseHolderAndWaiterDie(t *testing.T) {
 	c := muster(t, 3)
 	a, b, d := c.nodes[0], c.nodes[1], c.nodes[2]
 	v, order := c.winner(a, "both", func(order string) []call {
-		return []call{charge(order, 1, "stall_ms", 60_000), charge(order+"-next", 1)}
+		return []call{charge(order, 1, "stall_ms", forever), charge(order+"-next", 1)}
 	})
-	w := c.waiter(b, "both-waits", charge(order, 1, "stall_ms", 60_000))
+	w := c.waiter(b, "both-waits", charge(order, 1, "stall_ms", forever))
 	poll(t, "the charge is in the ledger", func() bool { return c.charged(order) == 1 })
 	a.kill()
 	b.kill()
@@ -102,14 +102,16 @@ func TestAKeyWhoseHolderDiesAfterItsEnd(t *testing.T) {
 	var v view
 	for i := range 50 { // the charge ends while the sleep beside it keeps the turn going
 		order = fmt.Sprint("after-", i)
-		v = a.submit(turn{Trace: order, Turn: "t", Calls: []call{charge(order, 1, "stall_ms", 200), {Tool: "sleep", Args: args{"ms": 30_000}}}})
+		v = a.submit(turn{Trace: order, Turn: "t", Calls: []call{charge(order, 1, "stall_ms", forever, "until", "waits"), {Tool: "sleep", Args: args{"ms": forever}}}})
 		a.until(v.Trace, v.Turn, "started", "0")
 		if of(a.events(v.Trace, v.Turn), "started", "0")[0].Boot == a.Boot {
 			break
 		}
 		a.post("/v1/turns/"+order+"/t/cancel", nil)
 	}
-	w := b.submit(turn{Trace: "after-waits", Turn: "t", Calls: []call{charge(order, 1, "stall_ms", 200)}})
+	w := b.submit(turn{Trace: "after-waits", Turn: "t", Calls: []call{charge(order, 1, "stall_ms", forever, "until", "waits")}})
+	d.until(w.Trace, w.Turn, "requested", "0")
+	c.write("waits", "")
 	d.until(v.Trace, v.Turn, "completed", "0")
 	a.kill()
 	end := d.end(w.Trace, w.Turn)
@@ -126,11 +128,12 @@ func TestAKeyWhoseHolderDiesAfterItsEnd(t *testing.T) {
 // TestACallThatWaitsForAKeyOutlivesItsNode: the holder goes on.
 func TestACallThatWaitsForAKeyOutlivesItsNode(t *testing.T) {
 	t.Parallel()
-	c := muster(t, 3)
+	c := muster(t, 3, "--ack-wait", "60s", "--presence", "10s") // the holder is not to be taken for dead
 	a, b, d := c.nodes[0], c.nodes[1], c.nodes[2]
-	v, order := c.winner(a, "lives", func(order string) []call { return []call{charge(order, 1, "stall_ms", 9_000)} })
-	w := c.waiter(b, "lives-waits", charge(order, 1, "stall_ms", 9_000))
+	v, order := c.winner(a, "lives", func(order string) []call { return []call{charge(order, 1, "stall_ms", forever, "until", "lives")} })
+	w := c.waiter(b, "lives-waits", charge(order, 1, "stall_ms", forever, "until", "lives"))
 	b.kill() // before the turn is parked, or behind it
+	c.write("lives", "")
 	poll(t, "the charge is in the ledger", func() bool { return c.charged(order) == 1 })
 	d.end(w.Trace, w.Turn).Calls[0].is(t, "deduplicated", "", "")
 	a.end(v.Trace, v.Turn).Calls[0].is(t, "completed", "", "done")
@@ -152,9 +155,9 @@ func TestKeysOutliveEverything(t *testing.T) {
 	c := muster(t, 2)
 	done := c.node(0).run(turn{Calls: []call{charge("outlives", 1)}})
 	doubt, maybe := c.doubtful("outlives-doubt", "outlives-doubt")
-	waits := c.node(0).submit(turn{Trace: "outlives", Turn: "holder", Calls: []call{charge("outlives-runs", 1, "stall_ms", 60_000)}})
+	waits := c.node(0).submit(turn{Trace: "outlives", Turn: "holder", Calls: []call{charge("outlives-runs", 1, "stall_ms", forever)}})
 	poll(t, "the charge is in the ledger", func() bool { return c.charged("outlives-runs") == 1 })
-	later := c.node(1).submit(turn{Trace: "outlives", Turn: "waits", Calls: []call{charge("outlives-runs", 1, "stall_ms", 60_000)}})
+	later := c.node(1).submit(turn{Trace: "outlives", Turn: "waits", Calls: []call{charge("outlives-runs", 1, "stall_ms", forever)}})
 	poll(t, "it is parked", func() bool { return c.node(0).look(later.Trace, later.Turn).State == "parked" })
 	past := time.NewTimer(2500 * time.Millisecond) // longer than any duplicate window of the streams
 	defer past.Stop()

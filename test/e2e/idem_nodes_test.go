@@ -11,7 +11,7 @@ import (
 // TestKeysOfThreeNodes is about idempotency keys that several nodes see.
 func TestKeysOfThreeNodes(t *testing.T) {
 	t.Parallel()
-	c := muster(t, 3)
+	c := muster(t, 3, unhurried...)
 	c.together(t, []part{
 		{"the same instant on all nodes", sameInstant},
 		{"the same arguments, written otherwise", writtenOtherwise},
@@ -131,7 +131,7 @@ func lookAlike(t *testing.T, c *crew) {
 		c.node(i + 1).run(turn{Calls: []call{raw("echo", key, two[1])}}).Calls[0].is(t, "denied", "IDEMPOTENCY_CONFLICT", "none")
 	}
 	// While the holder runs, the answer is the same, and does not wait for it.
-	v := c.node(0).submit(turn{Calls: []call{charge("un-run", 1, "stall_ms", 60_000)}})
+	v := c.node(0).submit(turn{Calls: []call{charge("un-run", 1, "stall_ms", forever)}})
 	c.node(0).until(v.Trace, v.Turn, "started", "0")
 	c.node(1).run(turn{Calls: []call{charge("un-run", 2)}}).Calls[0].is(t, "denied", "IDEMPOTENCY_CONFLICT", "none")
 	if got := c.node(2).look(v.Trace, v.Turn).Calls[0].State; got != "started" {
@@ -160,15 +160,17 @@ func scopedKeys(t *testing.T, c *crew) {
 	}
 }
 
-// doubtful runs a call that has had its effect when its deadline passes, and of
-// which nothing can tell whether it had.
+// doubtful runs a call that has had its effect when it is ended, and of which
+// nothing can tell whether it had.
 func (c *crew) doubtful(trace, file string) (turn, view) {
 	c.t.Helper()
-	tu := turn{Trace: trace, Turn: "first", CanAsk: true, Limits: map[string]int{"call_deadline_ms": 700}, Calls: []call{
-		{Tool: "bash", Args: args{"command": "printf x >> " + file + "; sleep 60"}, Key: file},
+	tu := turn{Trace: trace, Turn: "first", CanAsk: true, Calls: []call{
+		{Tool: "bash", Args: args{"command": "printf x >> " + file + "; sleep 600"}, Key: file},
 	}}
 	v := c.node(0).submit(tu)
 	c.node(1).post(c.node(1).inbox(trace, 1)[0].path()+"/approve", nil)
+	poll(c.t, "it has had its effect", func() bool { return c.bytesOf(file) == 1 })
+	c.node(1).post(v.path(0)+"/cancel", nil)
 	v = c.node(2).end(v.Trace, v.Turn)
 	if k := v.Calls[0]; k.Effects != "possible" || c.bytesOf(file) != 1 {
 		c.t.Fatalf("%+v, and it ran %d times", k, c.bytesOf(file))
@@ -200,7 +202,7 @@ func blockedUntilResolved(t *testing.T, c *crew) {
 		if status, body := c.node(0).ask(http.MethodPost, v.path(0)+"/resolve", args{"effects": map[string]string{"none": "done", "done": "none"}[end]}); status != http.StatusConflict {
 			t.Errorf("another resolution: %d %s", status, body)
 		}
-		tu.Turn, tu.Limits = "after", nil
+		tu.Turn = "after"
 		after := c.node(1).submit(tu)
 		if end == "none" { // it is asked about and runs like any other; its file says so before it sleeps
 			c.node(2).post(c.node(2).inbox(file, 1)[0].path()+"/approve", nil)
@@ -228,7 +230,7 @@ func answersText(t *testing.T, v view) string {
 func chainOfWaiters(t *testing.T, c *crew) {
 	const links = 7
 	key := func(i int) string { return fmt.Sprint("link-", i) }
-	was := charge(key(0), 1, "stall_ms", 1_500)
+	was := charge(key(0), 1, "stall_ms", forever, "until", "chain")
 	head := c.node(0).submit(turn{Trace: "chain", Turn: "t0", Calls: []call{was}})
 	c.node(0).until(head.Trace, head.Turn, "started", "0")
 	for i := range links { // each waits for the one before, and holds what the next one waits for
@@ -236,6 +238,7 @@ func chainOfWaiters(t *testing.T, c *crew) {
 		was = charge(key(i+1), 1)
 		c.node(i+2).until("chain", fmt.Sprint("t", i+1), "requested", "1")
 	}
+	c.write("chain", "")
 	for i := range links + 1 {
 		for _, x := range c.node(i).end("chain", fmt.Sprint("t", i)).Calls {
 			if x.State != "completed" && x.State != "deduplicated" {
@@ -276,7 +279,7 @@ func crosswiseOnNodes(t *testing.T, c *crew) {
 }
 
 func cancelledWaiter(t *testing.T, c *crew) {
-	one := charge("cancel-wait", 1, "stall_ms", 4_000)
+	one := charge("cancel-wait", 1, "stall_ms", forever, "until", "cancel-wait")
 	holder := c.node(0).submit(turn{Trace: "cw", Turn: "holder", Calls: []call{one}})
 	c.node(0).until("cw", "holder", "started", "0")
 	for i, what := range []string{"call", "turn", "parked"} {
@@ -301,8 +304,9 @@ func cancelledWaiter(t *testing.T, c *crew) {
 	if s := c.node(1).look("cw", "holder").Calls[0].State; s != "started" {
 		t.Errorf("the holder is %s", s)
 	}
-	late := c.node(2).run(turn{Trace: "cw", Turn: "late", Calls: []call{one}})
-	late.Calls[0].is(t, "deduplicated", "", "")
+	late := c.node(2).submit(turn{Trace: "cw", Turn: "late", Calls: []call{one}})
+	c.write("cancel-wait", "")
+	c.node(2).end(late.Trace, late.Turn).Calls[0].is(t, "deduplicated", "", "")
 	c.node(1).end(holder.Trace, holder.Turn).Calls[0].is(t, "completed", "", "done")
 	if k := c.charged("cancel-wait"); k != 1 {
 		t.Errorf("charged %d times", k)
@@ -310,7 +314,7 @@ func cancelledWaiter(t *testing.T, c *crew) {
 }
 
 func waiterOutOfTime(t *testing.T, c *crew) {
-	one := charge("late-wait", 1, "stall_ms", 5_000)
+	one := charge("late-wait", 1, "stall_ms", forever, "until", "late-wait")
 	c.node(0).submit(turn{Trace: "lw", Turn: "holder", Calls: []call{one}})
 	c.node(0).until("lw", "holder", "started", "0")
 	for i, ms := range []int{300, 2_000} { // while it is in memory, and when it is parked
@@ -325,6 +329,7 @@ func waiterOutOfTime(t *testing.T, c *crew) {
 	if s := c.node(1).look("lw", "holder").Calls[0].State; s != "started" {
 		t.Errorf("the holder is %s", s)
 	}
+	c.write("late-wait", "")
 	c.node(2).end("lw", "holder").Calls[0].is(t, "completed", "", "done")
 	if k := c.charged("late-wait"); k != 1 {
 		t.Errorf("charged %d times", k)
@@ -333,7 +338,7 @@ func waiterOutOfTime(t *testing.T, c *crew) {
 
 // freeAfterNone: only an end without effects frees a key, and then for any arguments.
 func freeAfterNone(t *testing.T, c *crew) {
-	wait := call{Tool: "sleep", Args: args{"ms": 60_000}, Key: "free"}
+	wait := call{Tool: "sleep", Args: args{"ms": forever}, Key: "free"}
 	v := c.node(0).submit(turn{Calls: []call{wait}})
 	c.node(1).until(v.Trace, v.Turn, "started", "0")
 	w := c.node(1).submit(turn{Calls: []call{wait}})

@@ -47,7 +47,7 @@ func TestToolsAskAcrossDeaths(t *testing.T) {
 	p := newPlace(t)
 	n := p.serve()
 	v := n.submit(turn{Trace: "asks", Turn: "t", CanAsk: true, Disjoint: true, Limits: map[string]int{"max_concurrency": 8}, Calls: []call{
-		question("alive"), question("offline"), question("stalls", "stall_ms", 60_000), question("reads", "readonly", true, "stall_ms", 500),
+		question("alive"), question("offline"), question("stalls", "stall_ms", forever), question("reads", "readonly", true, "stall_ms", 500),
 		question("no"), question("twice", "times", 2), question("cancelled"),
 	}})
 	for i := range 7 {

@@ -6,8 +6,8 @@ import "testing"
 // stays with a node that gives no sign of life, with other nodes idle beside it.
 func TestALongCallIsNotDispatchedAgain(t *testing.T) {
 	t.Parallel()
-	c := muster(t, 3, "--ack-wait", "2s", "--presence", "1s")
-	v := c.nodes[0].submit(turn{Trace: "long", Turn: "t", Calls: []call{charge("long", 1, "stall_ms", 5_000)}})
+	c := muster(t, 3, "--ack-wait", "6s", "--presence", "5s")
+	v := c.nodes[0].submit(turn{Trace: "long", Turn: "t", Calls: []call{charge("long", 1, "stall_ms", 13_000)}})
 	c.nodes[1].end(v.Trace, v.Turn).Calls[0].is(t, "completed", "", "done")
 	list := c.nodes[2].events(v.Trace, v.Turn)
 	if n := len(of(list, "turn_claimed", "")); n != 1 {

@@ -82,6 +82,32 @@ func serversFile(t *testing.T, path string, entries map[string]any) string {
 	return path
 }
 
+// serversUp waits for the tools of all servers of a file: a node that starts waits for
+// them only so long.
+func (n *node) serversUp(file string) {
+	n.t.Helper()
+	var entries struct {
+		Servers map[string]any `json:"mcpServers"`
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &entries)
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for name := range entries.Servers {
+		poll(n.t, "the tools of "+name+" are there", func() bool {
+			for tool := range n.tools() {
+				if strings.HasPrefix(tool, name+"__") {
+					return true
+				}
+			}
+			return false
+		})
+	}
+}
+
 // do runs a turn of one call, and returns it with the message that its model reads.
 func (n *node) do(tool string, a args) (callView, answer) {
 	n.t.Helper()
@@ -212,8 +238,8 @@ func TestMCPServerDiesUnderCalls(t *testing.T) {
 func TestMCPCancelIsToldAndTheLateAnswerKept(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	srv := script(t, mcptest.Options{}, map[string]any{"limits": map[string]any{"wall": "2s"}})
-	n := p.serve("--mcp-servers", serversFile(t, "", map[string]any{"srv": srv.entry(t)}))
+	srv, brief := script(t, mcptest.Options{}, nil), script(t, mcptest.Options{}, map[string]any{"limits": map[string]any{"wall": "4s"}})
+	n := p.serve("--mcp-servers", serversFile(t, "", map[string]any{"srv": srv.entry(t), "brief": brief.entry(t)}))
 
 	held := n.submit(turn{Calls: []call{{Tool: "srv__held"}}})
 	other := n.submit(turn{Calls: []call{{Tool: "srv__sleep", Args: args{"ms": 1000}}}})
@@ -234,11 +260,13 @@ func TestMCPCancelIsToldAndTheLateAnswerKept(t *testing.T) {
 	}
 	late(held)
 
-	v := n.run(turn{Calls: []call{{Tool: "srv__held"}}})
+	v := n.run(turn{Calls: []call{{Tool: "brief__held"}}})
 	v.Calls[0].is(t, "timed_out", "MCP_TIMEOUT", "possible")
 	late(v)
-	if srv.noted("cancelled ") != 2 || srv.noted("list") != 1 || srv.noted("end of input") != 0 {
-		t.Errorf("%v", mcptest.Lines(srv.o.Journal))
+	for _, s := range []*scripted{srv, brief} {
+		if s.noted("cancelled ") != 1 || s.noted("list") != 1 || s.noted("end of input") != 0 {
+			t.Errorf("%v", mcptest.Lines(s.o.Journal))
+		}
 	}
 }
 
@@ -436,7 +464,7 @@ func TestMCPServerOverHTTP(t *testing.T) {
 			if c, a := n.do("far__echo", args{"v": 1}); c.State != "completed" || a.Content.Text != "1" {
 				t.Fatalf("%+v, %+v", c, a)
 			}
-			reads := n.submit(turn{Calls: []call{{Tool: "far__sleep", Args: args{"ms": 600_000}}}})
+			reads := n.submit(turn{Calls: []call{{Tool: "far__sleep", Args: args{"ms": forever}}}})
 			writes := n.submit(turn{Calls: []call{{Tool: "far__held"}}})
 			poll(t, "both calls are there", func() bool { return srv.noted("call sleep")+srv.noted("call held") == 2 })
 			away.Store(true)

@@ -326,6 +326,50 @@ func TestNATSThrough(t *testing.T) {
 	run(0, "cli/t1", "", "tail", "--data", p.data, "--from", "start", "--follow=false") // this user's own programs need no door
 }
 
+// TestNATSThroughOperates: who has only an operator's rights operates on the command line.
+func TestNATSThroughOperates(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	n := p.serve("--nats-users", p.natsUsers())
+	for _, c := range []struct {
+		user string
+		code int
+		part string
+		args []string
+	}{
+		{"ops", 0, "every circuit is closed", []string{"breaker"}},
+		{"ops", 0, "echo: open for 10m0s; it was closed", []string{"breaker", "open", "echo", "--for", "10m", "--reason", "it lies"}},
+		{"ops", 0, "switched off by ops: it lies", []string{"breaker", "list"}},
+		{"ops", 0, "state     open", []string{"breaker", "show", "echo"}},
+		{"ops", 0, "echo: closed; it was open", []string{"breaker", "reset", "echo"}},
+		{"ops", 2, "--for is missing", []string{"breaker", "open", "echo"}},
+		{"ops", 2, "--by", []string{"breaker", "open", "echo", "--for", "1m", "--by", "ann"}},
+		{"ops", 1, `no node knows such a tool: "Ecko": is echo meant?`, []string{"breaker", "open", "Ecko", "--for", "10m"}},
+		{"ops", 0, "Ecko: open for 10m0s", []string{"breaker", "open", "Ecko", "--for", "10m", "--force"}},
+		{"ops", 0, `note: no node knows such a tool: "Ecko"`, []string{"breaker", "show", "Ecko"}},
+		{"ops", 0, `note: no node knows such a tool: "Ecko"`, []string{"breaker", "reset", "Ecko"}},
+		{"planner", 1, "role", []string{"breaker"}},
+		{"ann", 1, "role", []string{"breaker", "open", "echo", "--for", "10m"}},
+		{"ops", 0, "live", []string{"nodes"}},
+		{"ops", 0, `"nodes":[`, []string{"nodes", "--json", "--log=false"}},
+		{"ops", 2, "--turns and --log=false", []string{"nodes", "--turns", "--log=false"}},
+		{"ops", 0, "no worker announces a tool", []string{"workers"}},
+		{"ops", 0, "there are no limits here", []string{"limits"}},
+		{"ops", 2, "--limits with --as", []string{"limits", "list", "--limits", "none.yaml"}},
+		{"ops", 0, "state      following", []string{"readstore"}},
+		{"ops", 2, "--wait with --as", []string{"readstore", "rebuild", "--wait=false"}},
+		{"ops", 0, "on the node that answered", []string{"readstore", "rebuild"}},
+		{"ann", 1, "role", []string{"policy", "reload"}},
+		{"ops", 2, "no --policy", []string{"policy", "reload"}},
+		{"planner", 1, "role", []string{"nodes"}},
+	} {
+		args := append(c.args, "--as", c.user, "--nats", n.natsURL(c.user))
+		if got := verb(t, "", args...); got.code != c.code || !strings.Contains(got.out+got.err, c.part) {
+			t.Errorf("%v: %d %s %s, want %d %s", args, got.code, got.out, got.err, c.code, c.part)
+		}
+	}
+}
+
 // TestNATSInboxIsFollowed: who may answer follows what waits through the door.
 func TestNATSInboxIsFollowed(t *testing.T) {
 	t.Parallel()

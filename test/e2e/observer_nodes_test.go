@@ -134,11 +134,12 @@ func TestLiveEventsOfATakeOver(t *testing.T) {
 	}
 	defer nc.Close()
 	ended, claimed := listen(t, nc, "sluice.live.completed.*.live.t.*"), listen(t, nc, "sluice.live.turn_claimed.>")
-	c.node(0).submit(turn{Trace: "live", Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": 1_000}}, charge("live", 1)}})
+	c.node(0).submit(turn{Trace: "live", Turn: "t", Calls: []call{waits("killed"), charge("live", 1)}})
 	c.node(0).until("live", "t", "started", "0")
 	c.add()
 	c.nodes[0].kill()
 	c.nodes = c.nodes[1:]
+	c.write("killed", "")
 	for i := range 2 {
 		var e event
 		if err := json.Unmarshal(next(t, ended).Data, &e); err != nil || e.Boot != c.node(0).Boot || !strings.HasSuffix(e.Subject, fmt.Sprint("/", i)) {

@@ -191,7 +191,7 @@ func freeAfterDenial(t *testing.T, p *place, n *node) {
 // The charge is in the ledger when its deadline passes: it must not be called
 // failed, nor be repeated.
 func timeoutAfterCommit(t *testing.T, p *place, n *node) {
-	one := turn{Calls: []call{charge("late", 1, "stall_ms", 60_000)}, Limits: map[string]int{"call_deadline_ms": 300}}
+	one := turn{Calls: []call{charge("late", 1, "stall_ms", forever)}, Limits: map[string]int{"call_deadline_ms": 2_000}}
 	v := n.run(one)
 	if c := v.Calls[0]; c.State == "failed" || c.Effects == "none" {
 		t.Errorf("%+v", c)

@@ -69,7 +69,7 @@ func TestOperatorsSeeWhoOwnsWhat(t *testing.T) {
 	t.Parallel()
 	_, a, b, url := pair(t, "--drain", "50s")
 	held, _ := owned(t, a, "seen", func(int) []call {
-		return []call{{Tool: "sleep", Args: args{"ms": 120_000}}, {Tool: "echo", Args: args{"v": 1}}}
+		return []call{{Tool: "sleep", Args: args{"ms": forever}}, {Tool: "echo", Args: args{"v": 1}}}
 	})
 	key := held.Trace + "/" + held.Turn
 	var c crewView
@@ -119,7 +119,7 @@ func TestOperatorsSeeWhoOwnsWhat(t *testing.T) {
 // TestACircuitIsTheClusters: what an operator does to it, every node goes by.
 func TestACircuitIsTheClusters(t *testing.T) {
 	t.Parallel()
-	p, a, b, url := pair(t)
+	p, a, b, url := pair(t, unhurried...)
 	p.write("down.flag", "x")
 	for a.tools()["down"] || b.tools()["down"] {
 		a.run(down)
@@ -153,7 +153,7 @@ func TestACircuitIsTheClusters(t *testing.T) {
 // TestAnUndoIsMadeOnce, whichever node is asked, and however often at the same time.
 func TestAnUndoIsMadeOnce(t *testing.T) {
 	t.Parallel()
-	p, a, b, url := pair(t)
+	p, a, b, url := pair(t, unhurried...)
 	const seats = 6
 	for i := range seats {
 		trace := fmt.Sprint("seat-", i)
@@ -197,9 +197,10 @@ func TestAnUndoIsMadeOnce(t *testing.T) {
 // tells that a node has died.
 func TestTakeOverWithoutPresence(t *testing.T) {
 	t.Parallel()
-	_, a, b, url := pair(t, "--presence", "off", "--ack-wait", "3s")
-	v, _ := owned(t, a, "unseen", func(int) []call { return []call{{Tool: "sleep", Args: args{"ms": 2_000}}} })
+	p, a, b, url := pair(t, "--presence", "off", "--ack-wait", "3s")
+	v, _ := owned(t, a, "unseen", func(int) []call { return []call{waits("killed")} })
 	a.kill()
+	p.write("killed", "")
 	died := time.Now()
 	b.end(v.Trace, v.Turn).Calls[0].is(t, "completed", "", "none")
 	claims := of(b.events(v.Trace, v.Turn), "turn_claimed", "")
@@ -235,6 +236,36 @@ func ackWait(t *testing.T, url string) time.Duration {
 		return 0
 	}
 	return c.CachedInfo().Config.AckWait
+}
+
+// TestARetentionThatWouldShortenTheLog is refused, and one that is longer, or left out, leaves
+// what is in force; files that differ are told of, and a node that drains does not count.
+func TestARetentionThatWouldShortenTheLog(t *testing.T) {
+	t.Parallel()
+	url := newKeeper(t).URL()
+	p := newPlace(t)
+	a := p.join(url, "--name", "a", "--retention", "900h")
+	s := verb(t, "", "serve", "--nats", url, "--http", "none", "--workspace", p.work, "--retention", "65s", "--key-retention", "62s", "--approval", "30s")
+	if s.code != 2 || !strings.Contains(s.err, "keeps an event for 900h0m0s") || !strings.Contains(s.err, "--change-retention") {
+		t.Errorf("exit %d: %s", s.code, s.err)
+	}
+	b := p.join(url, "--name", "b", "--retention", "2000h", "--limits", limitsFile(t, "limits: [{id: few, tool: echo, rate: 1/h}]"))
+	if log := b.log.String(); !strings.Contains(log, "shorter time than --retention says") || !strings.Contains(log, "retention=900h0m0s") {
+		t.Errorf("it says %s", log)
+	}
+	poll(t, "it says in what they differ", func() bool { return strings.Contains(b.log.String(), "differ in limits (a: none since ") })
+	m := make(metrics)
+	m.scrape(a)
+	for _, name := range []string{"sluice_policy_info", "sluice_nodes_unlike_seconds", "sluice_log_retention_seconds", "sluice_turns_unserved"} {
+		if m[name] == nil {
+			t.Errorf("no node tells %s", name)
+		}
+	}
+	b.stop()
+	_, body := a.ask("GET", "/metrics", nil)
+	if c := crewOf(t, url); c.state(b) != "drained" || !strings.Contains(string(body), "\nsluice_nodes 1\n") || !strings.Contains(string(body), "\nsluice_log_retention_seconds 3.24e+06\n") {
+		t.Errorf("it is %s, and another one tells\n%s", c.state(b), body)
+	}
 }
 
 // TestNodesThatDifferSaySo: each of them. The queue goes by the one that came last.

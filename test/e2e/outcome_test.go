@@ -72,7 +72,7 @@ func readCompletes(t *testing.T, _ *place, n *node) {
 }
 
 func deadlineEnds(t *testing.T, _ *place, n *node) {
-	v := n.run(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}, {Tool: "echo", Args: args{"v": 1}}}, Limits: map[string]int{"call_deadline_ms": 1_000}})
+	v := n.run(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, {Tool: "echo", Args: args{"v": 1}}}, Limits: map[string]int{"call_deadline_ms": 3_000}})
 	v.Calls[0].is(t, "timed_out", "TIMEOUT", "none")
 	v.Calls[1].is(t, "completed", "", "")
 	if a := answers(t, v.Messages)[0]; a.Answer != "failed" || a.Content.Error == nil || a.Content.Error.Code != "TIMEOUT" {
@@ -84,7 +84,7 @@ func deadlineEnds(t *testing.T, _ *place, n *node) {
 }
 
 func turnDeadlineEnds(t *testing.T, _ *place, n *node) {
-	v := n.run(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}, {Tool: "charge", Args: args{"order": "late", "amount": 1}}}, Limits: map[string]int{"deadline_ms": 100}})
+	v := n.run(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, {Tool: "charge", Args: args{"order": "late", "amount": 1}}}, Limits: map[string]int{"deadline_ms": 100}})
 	v.Calls[0].is(t, "timed_out", "TIMEOUT", "none")
 	v.Calls[1].is(t, "timed_out", "TIMEOUT", "none")
 	if len(of(n.events(v.Trace, v.Turn), "started", "1")) != 0 {
@@ -93,7 +93,7 @@ func turnDeadlineEnds(t *testing.T, _ *place, n *node) {
 }
 
 func cancelEnds(t *testing.T, _ *place, n *node) {
-	v := n.submit(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}}})
+	v := n.submit(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}}})
 	n.until(v.Trace, v.Turn, "started", "0")
 	if r := n.post("/v1/turns/"+v.Trace+"/"+v.Turn+"/calls/0/cancel", args{"reason": "changed my mind"}); r.Status != "accepted" {
 		t.Errorf("%+v", r)
@@ -113,7 +113,7 @@ func cancelEnds(t *testing.T, _ *place, n *node) {
 }
 
 func cancelBefore(t *testing.T, p *place, n *node) {
-	v := n.submit(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}, {Tool: "charge", Args: args{"order": "never", "amount": 1}}}})
+	v := n.submit(turn{Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, {Tool: "charge", Args: args{"order": "never", "amount": 1}}}})
 	n.until(v.Trace, v.Turn, "started", "0")
 	n.post("/v1/turns/"+v.Trace+"/"+v.Turn+"/cancel", nil)
 	end := n.end(v.Trace, v.Turn)

@@ -21,7 +21,7 @@ func TestAYesAndThenADeath(t *testing.T) {
 	a, b := c.nodes[0], c.nodes[1]
 	mine := func(name string, calls ...call) view { // a turn that node a owns while a person thinks
 		for i := range 50 {
-			v := a.submit(turn{Trace: fmt.Sprint(name, i), Turn: "t", CanAsk: true, Calls: append([]call{{Tool: "sleep", Args: args{"ms": 60_000}}}, calls...)})
+			v := a.submit(turn{Trace: fmt.Sprint(name, i), Turn: "t", CanAsk: true, Calls: append([]call{{Tool: "sleep", Args: args{"ms": forever}}}, calls...)})
 			a.until(v.Trace, v.Turn, "started", "0")
 			if of(a.events(v.Trace, v.Turn), "started", "0")[0].Boot == a.Boot {
 				return v

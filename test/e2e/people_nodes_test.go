@@ -13,7 +13,7 @@ import (
 // are different processes.
 func TestApprovalsOnSeveralNodes(t *testing.T) {
 	t.Parallel()
-	c := muster(t, 3)
+	c := muster(t, 3, unhurried...)
 	c.together(t, []part{
 		{"three questions, three people, three doors, out of order", threePeople},
 		{"a yes and a no at the same instant", yesAndNo},
@@ -136,7 +136,7 @@ func yesTwice(t *testing.T, c *crew) {
 func yesToOtherArguments(t *testing.T, c *crew) {
 	for i := range 6 {
 		name := fmt.Sprint("yo", i)
-		v := c.node(i).submit(turn{Trace: "yo", Turn: name, CanAsk: true, Calls: []call{{Tool: "sleep", Args: args{"ms": 60_000}}, ask(name)}})
+		v := c.node(i).submit(turn{Trace: "yo", Turn: name, CanAsk: true, Calls: []call{{Tool: "sleep", Args: args{"ms": forever}}, ask(name)}})
 		c.node(1).until("yo", name, "approval_requested", "1")
 		var wg sync.WaitGroup
 		var statuses [2]int
@@ -201,7 +201,7 @@ func operandChangedOnNodes(t *testing.T, c *crew) {
 		name := fmt.Sprint("op", i)
 		c.write(name+".sh", "echo harmless >> "+name+".txt\n")
 		c.node(i).submit(turn{Trace: name, Turn: "t", CanAsk: true, Calls: []call{
-			{Tool: "sleep", Args: args{"ms": 60_000}}, {Tool: "bash", Args: args{"command": "sh ./" + name + ".sh"}},
+			{Tool: "sleep", Args: args{"ms": forever}}, {Tool: "bash", Args: args{"command": "sh ./" + name + ".sh"}},
 		}})
 		w := c.node(i+1).inbox(name, 1)[0]
 		c.node(i+1).post(w.path()+"/approve", args{"args_hash": w.Hash})
@@ -304,17 +304,24 @@ func TestApprovalsOutliveEverything(t *testing.T) {
 // no server; whoever comes first tells so, and a yes then is too late.
 func TestAnApprovalExpiresWithNobodyAlive(t *testing.T) {
 	t.Parallel()
-	const life = 1500 * time.Millisecond
+	const life = 5 * time.Second
 	c := muster(t, 2, "--approval", life.String())
 	for i, calls := range [][]call{{ask("x0")}, {ask("x1"), {Tool: "echo", Args: args{"v": 1}}}, {charge("expires", 1), ask("x2"), ask("x3")}} {
 		c.node(i).submit(turn{Trace: "expire", Turn: fmt.Sprint("t", i), CanAsk: true, Calls: calls})
 	}
-	c.node(0).inbox("expire", 4)
-	for i := range 3 {
-		c.parked("expire", fmt.Sprint("t", i))
+	var asked time.Time // the last of them
+	for i, calls := range [][]string{{"0"}, {"0"}, {"1", "2"}} {
+		for _, call := range calls {
+			c.node(0).until("expire", fmt.Sprint("t", i), "approval_requested", call)
+			if at := of(c.node(0).events("expire", fmt.Sprint("t", i)), "approval_requested", call)[0].at(t); at.After(asked) {
+				asked = at
+			}
+		}
 	}
+	c.node(0).until("expire", "t1", "completed", "1")
+	c.node(0).until("expire", "t2", "completed", "0")
 	c.down()
-	past := time.NewTimer(life + 100*time.Millisecond)
+	past := time.NewTimer(time.Until(asked.Add(life)))
 	defer past.Stop()
 	<-past.C
 	c.nats.Start()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,10 @@ import (
 
 // patience is how long anything may take that has to come about by itself.
 const patience = 60 * time.Second
+
+// unhurried are flags of nodes that share a log and of which none dies: one that a busy
+// machine lets wait for seconds is not taken for dead.
+var unhurried = []string{"--ack-wait", "60s", "--presence", "20s"}
 
 // poll waits until the fact is there.
 func poll(t *testing.T, what string, fact func() bool) {
@@ -190,6 +195,9 @@ func (p *place) start(args ...string) *node {
 		p.t.Fatalf("the node does not get ready: %q, %v, exit %d", line, err, n.code)
 	}
 	n.api = &api{t: p.t, base: n.HTTP}
+	if i := slices.Index(args, "--mcp-servers"); i >= 0 {
+		n.serversUp(args[i+1])
+	}
 	return n
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -33,7 +34,7 @@ func newBench(t *testing.T, more ...string) *bench {
 	}
 	b := &bench{t: t, at: ports.Loopback(port[0]), file: filepath.Join(filepath.Dir(p.work), "stamps.jsonl")}
 	b.url = "nats://tok@" + b.at
-	b.args = append([]string{"--listen-nats", b.at, "--nats-token", "tok", "--remote-tiers", "declared", "--remote-silence", "1500ms"}, more...)
+	b.args = append([]string{"--listen-nats", b.at, "--nats-token", "tok", "--remote-tiers", "declared"}, more...)
 	b.node = p.serve(b.args...)
 	return b
 }
@@ -42,6 +43,14 @@ func newBench(t *testing.T, more ...string) *bench {
 func (b *bench) again() {
 	b.t.Helper()
 	b.node = b.place.serve(b.args...)
+}
+
+// open has the calls go on that stall until a file is there.
+func (b *bench) open(file string) {
+	b.t.Helper()
+	if err := os.WriteFile(filepath.Join(filepath.Dir(b.file), file), nil, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // has waits until the node's tool list has a tool, or has not.
@@ -159,8 +168,8 @@ func TestRemoteWorkerIsKilled(t *testing.T) {
 	b := newBench(t)
 	first := b.worker()
 	for trace, calls := range map[string][]call{
-		"read": one("ticks", args{"ticks": 60}), "effect": one("stamp_blind", args{"name": "a", "stall_ms": 60_000}),
-		"probed": one("stamp", args{"name": "b", "stall_ms": 60_000}), "keyed": one("stamp_keyed", args{"name": "c", "stall_ms": 2500}),
+		"read": one("ticks", args{"until": "killed"}), "effect": one("stamp_blind", args{"name": "a", "until": "killed"}),
+		"probed": one("stamp", args{"name": "b", "until": "killed"}), "keyed": one("stamp_keyed", args{"name": "c", "until": "killed"}),
 	} {
 		b.submit(turn{Trace: trace, Turn: "t", Calls: calls})
 		b.until(trace, "t", "started", "0")
@@ -168,6 +177,7 @@ func TestRemoteWorkerIsKilled(t *testing.T) {
 	poll(t, "three effects have happened", func() bool { return len(stamps(t, b.file)) == 3 })
 	b.until("read", "t", "progress", "0")
 	first.kill()
+	b.open("killed")
 	second := b.worker()
 	read, effect, probed, keyed := b.end("read", "t"), b.end("effect", "t"), b.end("probed", "t"), b.end("keyed", "t")
 	read.Calls[0].is(t, "completed", "", "none")
@@ -212,13 +222,14 @@ func TestRemoteNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.worker()
-	b.submit(turn{Trace: "read", Turn: "t", Calls: one("ticks", args{"ticks": 40})})
-	b.submit(turn{Trace: "probed", Turn: "t", Calls: one("stamp", args{"name": "a", "stall_ms": 60_000})})
-	b.submit(turn{Trace: "blind", Turn: "t", Calls: one("stamp_blind", args{"name": "b", "stall_ms": 60_000})})
-	b.submit(turn{Trace: "keyed", Turn: "t", Calls: one("stamp_keyed", args{"name": "c", "stall_ms": 1_000})})
+	b.submit(turn{Trace: "read", Turn: "t", Calls: one("ticks", args{"until": "killed"})})
+	b.submit(turn{Trace: "probed", Turn: "t", Calls: one("stamp", args{"name": "a", "until": "never"})})
+	b.submit(turn{Trace: "blind", Turn: "t", Calls: one("stamp_blind", args{"name": "b", "until": "never"})})
+	b.submit(turn{Trace: "keyed", Turn: "t", Calls: one("stamp_keyed", args{"name": "c", "until": "killed"})})
 	b.until("read", "t", "progress", "0")
 	poll(t, "three effects have happened", func() bool { return len(stamps(t, b.file)) == 3 })
 	b.kill()
+	b.open("killed")
 	b.again()
 	b.end("probed", "t").Calls[0].is(t, "completed", "", "done")
 	b.end("blind", "t").Calls[0].is(t, "unknown", "UNKNOWN_OUTCOME", "possible")
@@ -320,7 +331,7 @@ func TestRemoteWorkerIsRefused(t *testing.T) {
 func TestRemoteRegistration(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	n := p.serve("--nats-token", "tok", "--remote-gone", "3s")
+	n := p.serve("--nats-token", "tok", "--remote-gone", "10s")
 	b := &bench{node: n, t: t, url: strings.Replace(n.NATS, "nats://", "nats://tok@", 1), file: filepath.Join(p.work, "stamps.jsonl")}
 	w := b.worker()
 	v := b.run(turn{Trace: "tier", Turn: "t", CanAsk: true, Calls: one("sum", args{"a": 1})})

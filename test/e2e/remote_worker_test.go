@@ -43,7 +43,8 @@ type sumIn struct {
 }
 
 type ticksIn struct {
-	Ticks int `json:"ticks"`
+	Ticks int    `json:"ticks,omitempty"`
+	Until string `json:"until,omitempty"` // it ticks on until this file is beside the ledger
 }
 
 type sizeIn struct {
@@ -52,8 +53,8 @@ type sizeIn struct {
 }
 
 type stampIn struct {
-	Name    string `json:"name"`
-	StallMS int    `json:"stall_ms,omitempty"`
+	Name  string `json:"name"`
+	Until string `json:"until,omitempty"` // it stalls until this file is beside the ledger
 }
 
 func work(url, user, file string) error {
@@ -89,7 +90,9 @@ func work(url, user, file string) error {
 		serving.Handle("sum", "Adds two numbers.", events.Readonly, func(_ context.Context, _ serving.Task, in sumIn) (map[string]int, error) {
 			return map[string]int{"sum": in.A + in.B, "by": os.Getpid()}, nil
 		}),
-		serving.Handle("ticks", "Takes its time.", events.Readonly, ticks),
+		serving.Handle("ticks", "Takes its time.", events.Readonly, func(ctx context.Context, t serving.Task, in ticksIn) (string, error) {
+			return ticks(ctx, file, t, in)
+		}),
 		serving.Handle("sized", "Answers with a text of that size.", events.Readonly, func(_ context.Context, _ serving.Task, in sizeIn) (serving.Output, error) {
 			data, err := json.Marshal(map[string]int{"heard": len(in.Text)})
 			return serving.Output{Text: strings.Repeat("0123456789", in.Size/10), Data: data}, err
@@ -99,13 +102,19 @@ func work(url, user, file string) error {
 	)
 }
 
-func ticks(ctx context.Context, t serving.Task, in ticksIn) (string, error) {
+// there says whether a file is beside the ledger, as it always is for "".
+func there(ledger, name string) bool {
+	_, err := os.Stat(filepath.Join(filepath.Dir(ledger), name))
+	return err == nil
+}
+
+func ticks(ctx context.Context, file string, t serving.Task, in ticksIn) (string, error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for i := range in.Ticks {
+	for i := 0; i < in.Ticks || !there(file, in.Until); i++ {
 		select {
 		case <-tick.C:
-			t.Progress("ticking", float64(i+1), float64(in.Ticks))
+			t.Progress("ticking", float64(i+1), float64(max(i+1, in.Ticks)))
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
@@ -122,17 +131,19 @@ func stampLine(ctx context.Context, file string, t serving.Task, in stampIn) err
 	if err == nil {
 		_, err = f.Write(append(line, '\n'))
 	}
-	if err = errors.Join(err, f.Close()); err != nil || in.StallMS == 0 {
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	late := time.NewTimer(time.Duration(in.StallMS) * time.Millisecond)
-	defer late.Stop()
-	select {
-	case <-late.C:
-		return nil
-	case <-ctx.Done(): // it is done all the same
-		return &serving.ToolError{Class: events.ClassCancelled, Effects: events.EffectsDone, Message: "stamped, and then told to stop"}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !there(file, in.Until) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done(): // it is done all the same
+			return &serving.ToolError{Class: events.ClassCancelled, Effects: events.EffectsDone, Message: "stamped, and then told to stop"}
+		}
 	}
+	return nil
 }
 
 func formal(_ context.Context, t serving.Task, in stampIn) (string, error) {

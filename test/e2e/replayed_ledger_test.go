@@ -35,7 +35,7 @@ func (p *place) paid() {
 		n.post(q.path()+"/approve", nil)
 	}
 	n.end("paid", "asked")
-	n.submit(turn{Trace: "lost", Turn: "t", Calls: []call{charge("two", 7, "stall_ms", 60_000), {Tool: "reserve", Args: args{"item": "three"}}}})
+	n.submit(turn{Trace: "lost", Turn: "t", Calls: []call{charge("two", 7, "stall_ms", forever), {Tool: "reserve", Args: args{"item": "three"}}}})
 	poll(p.t, "the charge is in the ledger", func() bool { return p.charged("two") == 1 })
 	n.kill()
 	n = p.serve()

@@ -25,7 +25,7 @@ func talked(t *testing.T, file string) {
 			{ID: "call_0", Tool: "echo", Args: args{"v": i}}, {ID: "call_1", Tool: "panic"}, {Tool: "read", Args: args{"path": "../x"}}, {ID: "call_0", Tool: "nobody"},
 		}})
 	}
-	n.submit(turn{Trace: "talk", Turn: "long", Calls: []call{{ID: "call_0", Tool: "sleep", Args: args{"ms": 600_000}}, {ID: "call_9", Tool: "echo", Args: args{"v": 1}}}})
+	n.submit(turn{Trace: "talk", Turn: "long", Calls: []call{{ID: "call_0", Tool: "sleep", Args: args{"ms": forever}}, {ID: "call_9", Tool: "echo", Args: args{"v": 1}}}})
 	n.until("talk", "long", "started", "0")
 	n.run(turn{Trace: "talk", Turn: "beside", Calls: []call{{ID: "call_1", Tool: "echo", Args: args{"v": 2}}}})
 	n.post("/v1/turns/talk/long/cancel", nil)

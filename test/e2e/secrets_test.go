@@ -75,13 +75,14 @@ func TestSecretsAreNowhere(t *testing.T) {
 	_, unread := n.ask("POST", "/v1/turns", json.RawMessage(`{"workspace":"`+aToken+`","calls":[]}`))
 
 	later := turn{Trace: "s", Turn: "two", Calls: []call{
-		{Tool: "sleep", Args: args{"ms": 2000}}, {Tool: "write", Args: args{"path": "two.env", "text": "TOKEN=" + aToken + "\n"}},
+		waits("killed"), {Tool: "write", Args: args{"path": "two.env", "text": "TOKEN=" + aToken + "\n"}},
 	}}
 	n.submit(later)
 	n.until("s", "two", "started", "0")
 	spilt(t, p.data, map[string]string{"the first node's log": n.log.String()})
 	n.kill()
 	spilt(t, p.data, nil)
+	p.write("killed", "")
 
 	second := p.serve()
 	if v := second.submit(later); !v.Attached {
@@ -133,10 +134,11 @@ func TestSecretsWithoutTheirKey(t *testing.T) {
 	p := newPlace(t)
 	n := p.serve()
 	n.submit(turn{Trace: "s", Turn: "one", Calls: []call{
-		{Tool: "sleep", Args: args{"ms": 2000}}, {Tool: "write", Args: args{"path": "one.env", "text": "TOKEN=" + aToken + "\n"}},
+		waits("killed"), {Tool: "write", Args: args{"path": "one.env", "text": "TOKEN=" + aToken + "\n"}},
 	}})
 	n.until("s", "one", "started", "0")
 	n.kill()
+	p.write("killed", "")
 	if err := os.Remove(filepath.Join(p.data, "secrets.key")); err != nil {
 		t.Fatal(err)
 	}

@@ -277,7 +277,7 @@ func TestTheLogItselfIsReadByTheSchemas(t *testing.T) {
 	tu := mixed
 	tu.Trace, tu.Turn = "wire", "log"
 	n.run(tu)
-	n.submit(turn{Trace: "wire", Turn: "ask", CanAsk: true, Calls: []call{{Tool: "approve_me", Args: args{"v": 1.5}}, {Tool: "sleep", Args: args{"ms": 60_000}}}})
+	n.submit(turn{Trace: "wire", Turn: "ask", CanAsk: true, Calls: []call{{Tool: "approve_me", Args: args{"v": 1.5}}, {Tool: "sleep", Args: args{"ms": forever}}}})
 	n.until("wire", "ask", "approval_requested", "0")
 	n.post("/v1/turns/wire/ask/calls/0/approve", nil)
 	n.until("wire", "ask", "completed", "0")

@@ -77,11 +77,12 @@ func inAnEffect(s *standstill) plight {
 }
 
 func ofAnEndedTurn(s *standstill) plight {
-	v := s.on(s.zombie, "ended", turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 3000}}, charge("ended", 1)}})
+	v := s.on(s.zombie, "ended", turn{Calls: []call{waits("ended.go"), charge("ended", 1)}})
 	s.holder.until("ended", "t", "started", "0")
 	said := ""
 	return plight{
 		name: "of a turn that has ended meanwhile", turn: v,
+		frozen: func() { s.write("ended.go", "") },
 		released: func() {
 			s.allDone(v, "")
 			said = asText(s.t, s.heir.messages("ended", "t", "openai"))
@@ -96,11 +97,13 @@ func ofAnEndedTurn(s *standstill) plight {
 	}
 }
 
-// The zombie's own read is over long since: it would settle the call, and go on.
+// The zombie's own read is over as it wakes: it would settle the call, and go on.
 func ofARunningTurn(s *standstill) plight {
-	v := s.on(s.zombie, "running", turn{Calls: []call{{Tool: "sleep", Args: args{"ms": 9_000}}, charge("running", 1)}})
+	v := s.on(s.zombie, "running", turn{Calls: []call{waits("running.go"), charge("running", 1), waits("running.end")}})
 	s.holder.until("running", "t", "started", "0")
-	return plight{name: "of a turn that runs elsewhere", turn: v, thawed: func() {
+	goes := func() { s.write("running.go", "") }
+	return plight{name: "of a turn that runs elsewhere", turn: v, released: goes, thawed: func() {
+		s.write("running.end", "")
 		s.allDone(v, "")
 		list := s.heir.events("running", "t")
 		if x := of(list, "started", "1"); len(x) != 1 || x[0].Boot != s.heir.Boot || s.charged("running") != 1 {
@@ -211,13 +214,14 @@ func TestTwoZombies(t *testing.T) {
 	t.Parallel()
 	c := muster(t, 1, "--ack-wait", "6s")
 	first := c.nodes[0]
-	v := first.submit(turn{Trace: "two", Turn: "t", Calls: []call{{Tool: "sleep", Args: args{"ms": 1_500}}, charge("two", 1), {Tool: "reserve", Args: args{"item": "two"}}}})
+	v := first.submit(turn{Trace: "two", Turn: "t", Calls: []call{waits("two.go"), charge("two", 1), {Tool: "reserve", Args: args{"item": "two"}}}})
 	first.until("two", "t", "started", "0")
 	second := c.add()
 	first.freeze()
 	c.takenOver(second, v, first)
 	second.until("two", "t", "recovered", "0")
 	second.freeze()
+	c.write("two.go", "")
 	eye := c.add()
 	for _, k := range eye.end("two", "t").Calls {
 		k.is(t, "completed", "", "")
@@ -276,9 +280,7 @@ func TestAZombieThatProbed(t *testing.T) {
 	c.heard(a)
 	c.silent(b, v, a)
 	for i, n := range c.nodes {
-		if !n.tools()["charge"] {
-			t.Errorf("node %d does not list the tool", i)
-		}
+		poll(t, fmt.Sprintf("node %d lists the tool", i), func() bool { return n.tools()["charge"] })
 		n.run(turn{Calls: []call{charge(fmt.Sprint("after-", i), 1)}}).Calls[0].is(t, "completed", "", "done")
 	}
 	proven(t, c.nats.URL())

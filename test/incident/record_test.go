@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestRecord lets the incident happen once more: it goes as the page tells, and each
 // customer is charged once.

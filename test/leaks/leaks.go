@@ -1,8 +1,39 @@
-// Package leaks names the goroutines that libraries leave for a while and nobody can
-// stop: tests that look for leaks pass over them.
+// Package leaks looks for goroutines that tests leave, and names those that libraries leave
+// for a while and nobody can stop: tests that look for leaks pass over them.
 package leaks
 
-import "go.uber.org/goleak"
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience is how long goroutines may take that are about to end. One look of goleak's is
+// over in half a second, which is little on a machine that does much else.
+const patience = time.Minute
+
+// Main runs a package's tests, sees that nothing of them still runs but what the options
+// pass over, and ends the process.
+func Main(m *testing.M, pass ...goleak.Option) { os.Exit(Run(m, pass...)) }
+
+// Run is Main for who has something to do before the process ends. It returns the exit code.
+func Run(m *testing.M, pass ...goleak.Option) int {
+	code := m.Run()
+	http.DefaultClient.CloseIdleConnections()
+	err := goleak.Find(pass...)
+	for begin := time.Now(); err != nil && time.Since(begin) < patience; {
+		err = goleak.Find(pass...)
+	}
+	if err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
 
 const stream = "github.com/nats-io/nats-server/v2/server.(*stream)."
 

@@ -5,12 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(int) { http.DefaultClient.CloseIdleConnections() }))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestRules: what the providers refuse besides a broken order of calls and answers.
 func TestRules(t *testing.T) {

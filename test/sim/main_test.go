@@ -4,8 +4,6 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/test/leaks"
 )
 
@@ -13,5 +11,5 @@ func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // many short runs that leave much behind
 	// The actor library's dead-letter throttle sleeps for a second on a goroutine
 	// that nobody can stop.
-	goleak.VerifyTestMain(m, append(leaks.OfServers, leaks.OfActors)...)
+	leaks.Main(m, append(leaks.OfServers, leaks.OfActors)...)
 }

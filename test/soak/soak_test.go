@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"flag"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -15,25 +16,40 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/test/cluster"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 func TestMain(m *testing.M) {
 	cluster.Main() // servers are this program, too
 	flag.Parse()
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 var long = flag.Duration("soak", 10*time.Second, "how long the load of the soak in the tests lasts")
 
 // TestAShortSoak: one node that is killed once, under load. Everything ends once,
-// and what was measured is drawn and written.
+// and what was measured is drawn and written. On a machine that does much else it is
+// measured seldom, and then a longer one has to be judged.
 func TestAShortSoak(t *testing.T) {
+	for lasts := *long; ; lasts *= 3 {
+		unjudged := soaked(t, lasts)
+		if len(unjudged) == 0 {
+			return
+		}
+		if t.Failed() || lasts > 9**long {
+			t.Fatalf("%v of load: %q are not judged", lasts, unjudged)
+		}
+		t.Logf("%v of load: %q are not judged", lasts, unjudged)
+	}
+}
+
+// soaked is one soak. It returns what was measured too seldom to be judged.
+func soaked(t *testing.T, lasts time.Duration) (unjudged []string) {
+	t.Helper()
 	var said bytes.Buffer
 	c := config{
-		duration: *long, seed: 11, out: t.TempDir(), embedded: true, rate: 6, pace: *long / 2, every: 500 * time.Millisecond,
+		duration: lasts, seed: 11, out: t.TempDir(), embedded: true, rate: 6, pace: lasts / 2, every: 500 * time.Millisecond,
 		commit: "a test", say: &said, faults: []fault{{"kill a node", killNode}},
 	}
 	if err := os.Mkdir(filepath.Join(c.out, "house"), 0o755); err != nil {
@@ -55,20 +71,24 @@ func TestAShortSoak(t *testing.T) {
 			t.Error(f)
 		}
 	}
-	if len(r.marks) == 0 || len(o.calls) < 20 || len(o.ledger) == 0 {
-		t.Errorf("%d faults, %d calls, %d effects: that was no soak", len(r.marks), len(o.calls), len(o.ledger))
+	if len(r.marks) == 0 || len(o.calls) < 20 || len(o.ledger) == 0 || len(r.samples) < 10 {
+		unjudged = append(unjudged, fmt.Sprintf("%d faults, %d calls, %d effects, %d samples", len(r.marks), len(o.calls), len(o.ledger), len(r.samples)))
 	}
 	flat := r.judge(keepers) // in so short a time nothing has to be flat, but all has to be judged
 	for _, name := range []string{"rss.node", "heap.node", "goroutines.node", "files.node", "turns.node", "lag.read", "load.open", "goroutines.node at rest", "files.node at rest"} {
 		if !slices.ContainsFunc(flat, func(f finding) bool { return f.what == name && strings.Contains(f.says, "→") }) {
-			t.Errorf("%s is not judged: %v", name, flat)
+			unjudged = append(unjudged, name)
 		}
+	}
+	if len(unjudged) > 0 {
+		return unjudged
 	}
 	if _, err := c.leave(r, "a verdict", true); err != nil {
 		t.Fatal(err)
 	}
 	drawn(t, filepath.Join(c.out, "soak.png"))
 	written(t, filepath.Join(c.out, "soak.csv"), len(r.samples))
+	return nil
 }
 
 // written holds a table against what it has to have.
@@ -83,7 +103,7 @@ func written(t *testing.T, path string, samples int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != samples+1 || samples < 10 {
+	if len(rows) != samples+1 {
 		t.Errorf("%d rows for %d samples", len(rows), samples)
 	}
 	for _, col := range []string{"seconds", "phase", "faults", "rss.node", "goroutines.node", "bytes.SLUICE", "lag.read", "load.p50"} {

@@ -5,17 +5,23 @@ package command
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-run/sluice/cmd/internal/exit"
+	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -49,6 +55,9 @@ func (r Root) command() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	out.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			err = fmt.Errorf("--%s: %w", bad.GetFlag().Name, Unfit(bad.GetFlag(), bad.GetValue(), bad.Unwrap()))
+		}
 		return exit.Misused(err, seeHelp(cmd))
 	})
 	r.Flags(out.PersistentFlags())
@@ -57,6 +66,26 @@ func (r Root) command() *cobra.Command {
 		out.AddCommand(verb())
 	}
 	return out
+}
+
+// Unfit is the error of a value that a flag did not take, in the words of who wrote it. err
+// is what the flag says, and stands where the flag is of a kind of its own.
+func Unfit(f *pflag.Flag, value string, err error) error {
+	want := ""
+	switch f.Value.Type() {
+	case "bool":
+		want = "true or false"
+	case "int", "int64":
+		want = "a whole number, for example 3"
+	case "duration":
+		want = "a time with its unit, for example 300ms, 10s, 5m or 24h"
+		if days, e := strconv.Atoi(strings.TrimSuffix(value, "d")); e == nil && strings.HasSuffix(value, "d") && days > 0 {
+			want += fmt.Sprintf("; %s are %dh", value, 24*days)
+		}
+	default:
+		return err
+	}
+	return fmt.Errorf("%q: want %s", show.Short(value, 100), want)
 }
 
 func seeHelp(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
@@ -71,12 +100,36 @@ func Args(low, high int, what string) cobra.PositionalArgs {
 	}
 }
 
-// Signals ends ctx at the first SIGINT or SIGTERM; the second one ends the
-// process. restore gives the signals back, and must be called.
+// Together is within what time of the first signal another one is the same: a supervisor may
+// tell a process, and its group.
+const Together = 500 * time.Millisecond
+
+// Signals ends ctx at the first SIGINT or SIGTERM; the next one that comes more than
+// Together later ends the process. restore gives the signals back, and must be called.
 func Signals(ctx context.Context) (until context.Context, restore func()) {
-	until, restore = signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(until, restore)
-	return until, restore
+	until, end := context.WithCancel(ctx)
+	got := make(chan os.Signal, 1)
+	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
+	back := sync.OnceFunc(func() { signal.Stop(got) })
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-got:
+			end()
+		case <-until.Done():
+		case <-over:
+			return
+		}
+		t := time.NewTimer(Together)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			back()
+		case <-over:
+		}
+	}()
+	stop := sync.OnceFunc(func() { close(over) })
+	return until, func() { stop(); back(); end() }
 }
 
 // VersionVerb is the verb that says what the command is. say prints a value as

@@ -93,6 +93,9 @@ func TestSignalsEndTheContext(t *testing.T) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		t.Errorf("%v", ctx.Err())
 	}
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil { // the same, told twice: this process is still there
+		t.Fatal(err)
+	}
 }
 
 func TestVersionSaysSomething(t *testing.T) {

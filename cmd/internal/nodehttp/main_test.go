@@ -3,7 +3,7 @@ package nodehttp_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

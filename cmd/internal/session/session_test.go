@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-	"go.uber.org/goleak"
 
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/bus/jetlog"
@@ -18,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, leaks.OfServers...)
+	leaks.Main(m, leaks.OfServers...)
 }
 
 // embedded keeps a log as a node does, until the test ends.

@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sluice-run/sluice/test/cluster"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
 func TestMain(m *testing.M) {
 	cluster.Main()
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // words are what a command has said so far.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sluice-run/sluice/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestRun: it says where it listens, answers there, and ends when it is told to.
 func TestRun(t *testing.T) {
