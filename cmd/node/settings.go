@@ -220,12 +220,13 @@ func noSetting(shown, name string, known []string) error {
 func (s *settings) fill(flag *pflag.Flag, values []string, from, where string) error {
 	s.from[flag.Name] = from
 	var err error
-	if list, ok := flag.Value.(pflag.SliceValue); ok && len(values) != 1 {
+	switch list, ok := flag.Value.(pflag.SliceValue); {
+	case ok && len(values) != 1:
 		err = list.Replace(values)
-	} else if len(values) != 1 {
+	case len(values) != 1:
 		err = errors.New("want one value, not a list")
-	} else if err = flag.Value.Set(values[0]); err != nil {
-		err = command.Unfit(flag, values[0], err)
+	default:
+		err = setTo(flag, values[0])
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", where, err)
@@ -233,6 +234,20 @@ func (s *settings) fill(flag *pflag.Flag, values []string, from, where string) e
 		_ = flag.Value.Set(flag.DefValue) // a flag may have taken part of it
 	}
 	return err
+}
+
+// setTo sets a flag to a value that no shell has seen: the home of a place is still to be
+// put in.
+func setTo(flag *pflag.Flag, value string) (err error) {
+	if what, _ := pflag.UnquoteUsage(flag); what == "file" || what == "directory" {
+		if value, err = fromHome(value); err != nil {
+			return err
+		}
+	}
+	if err := flag.Value.Set(value); err != nil {
+		return command.Unfit(flag, value, err)
+	}
+	return nil
 }
 
 // maxSettings is the size in bytes of the largest configuration file.

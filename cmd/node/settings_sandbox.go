@@ -159,12 +159,9 @@ func (s *settings) boxPolicy() (p sandbox.Policy, err error) {
 func absolute(setting string, paths []string) ([]string, error) {
 	var out []string
 	for _, path := range paths {
-		if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return nil, fmt.Errorf("%s %s: %w", setting, path, err)
-			}
-			path = filepath.Join(home, rest)
+		path, err := fromHome(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", setting, err)
 		}
 		whole, err := filepath.Abs(path)
 		if err != nil || path == "" {
@@ -173,6 +170,20 @@ func absolute(setting string, paths []string) ([]string, error) {
 		out = append(out, whole)
 	}
 	return out, nil
+}
+
+// fromHome is a path that may begin with ~, the home of this user. A shell has made it plain
+// where it stood in a command line; a file of settings and the environment have none.
+func fromHome(path string) (string, error) {
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok || rest != "" && rest[0] != '/' {
+		return path, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return filepath.Join(home, rest), nil
 }
 
 // grantable refuses paths that no command can be given: the whole file system, and what
