@@ -190,7 +190,7 @@ func TestAStartSaysWhatIsInTheWay(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	_, err = StartServer(t.Context(), ServerConfig{Dir: t.TempDir(), Port: l.Addr().(*net.TCPAddr).Port})
-	wantError(t, err, "is in use: stop what listens there, or choose another port")
+	wantError(t, err, "is in use: stop what listens there, or choose another one (port 0")
 	for errno, want := range map[error]string{
 		unix.EACCES: "is not writable: change its owner or its rights",
 		unix.EROFS:  "is not writable",
