@@ -45,6 +45,14 @@ func (m *marker) set(gens spans) {
 	}
 }
 
+// Readable returns why this release cannot open the log of a directory, as far as the
+// directory says it without being opened: one of a newer format, or whose marker is damaged.
+// nil where nothing speaks against it.
+func Readable(dir string) error {
+	_, err := readMarker(dir)
+	return err
+}
+
 // readMarker returns nil where there is none.
 func readMarker(dir string) (*marker, error) {
 	path := filepath.Join(dir, markerName)

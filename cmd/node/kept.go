@@ -124,8 +124,8 @@ func (a *app) openToRun(ctx context.Context, here, create bool, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	if _, found, err := jetlog.Find(a.set.Data); len(unlike) == 0 || here || err != nil || found {
-		return a.set.open(ctx, log, create)
+	if _, found, err := jetlog.Find(a.set.Data); len(unlike) == 0 || here || err != nil || found || jetlog.Readable(a.set.Data) != nil {
+		return a.set.open(ctx, log, create) // which says what is wrong
 	}
 	dir := show.Short(a.set.Data, 1000)
 	with := "another " + unlike[0]

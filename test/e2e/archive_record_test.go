@@ -24,6 +24,7 @@ func recorded(t *testing.T) (plain, redacted string, p *place) {
 	n.run(turn{Trace: "large", Turn: "t", Calls: []call{{Tool: "blob", Args: args{"bytes": 200_000, "kind": "text"}}, {Tool: "blob", Args: args{"bytes": 3_000, "kind": "binary"}}}})
 	intoTheMiddle(t, p, n)
 	n.kill()
+	p.write("killed", "")
 	n = p.serve()
 	for _, trace := range []string{"mid-read", "mid-charge", "mid-bash", "mid-rest", "mid-waits"} {
 		n.end(trace, "t")

@@ -243,8 +243,7 @@ func TestASecondSIGTERMEndsAtOnce(t *testing.T) {
 	n.until("twice", "t", "started", "0")
 	n.signal(syscall.SIGTERM)
 	poll(t, "it drains", func() bool { return strings.Contains(n.log.String(), "draining") })
-	n.signal(syscall.SIGTERM)
-	if code := n.wait(t); code == 0 { // long before the drain's end
+	if code := n.insist(t); code == 0 { // long before the drain's end
 		t.Error("exit 0, though it has not drained")
 	}
 	n = p.serve()

@@ -108,8 +108,7 @@ func TestOperatorsSeeWhoOwnsWhat(t *testing.T) {
 	poll(t, "it is not named any more", func() bool { return crewOf(t, url).state(owner) == "" })
 	other.signal(syscall.SIGTERM)
 	poll(t, "the other one drains", func() bool { return crewOf(t, url, "--log=false").state(other) == "draining" })
-	other.signal(syscall.SIGTERM) // once more: it ends at once
-	other.wait(t)
+	other.insist(t)
 	c = crewOf(t, url)
 	if c.state(other) != "drained" || c.Running.Turns != 0 || c.Gone.Turns != 1 {
 		t.Errorf("%+v", c)

@@ -107,13 +107,26 @@ func (p *process) kill() {
 // wait returns the exit code.
 func (p *process) wait(t *testing.T) int {
 	t.Helper()
-	poll(t, "the process ends", func() bool {
-		select {
-		case <-p.ended:
-			return true
-		default:
-			return false
-		}
+	poll(t, "the process ends", p.over)
+	return p.code
+}
+
+func (p *process) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// insist has a process that drains end at once: it is told again and again, since what comes
+// right behind the first signal is taken for that one.
+func (p *process) insist(t *testing.T) int {
+	t.Helper()
+	poll(t, "the process ends at once", func() bool {
+		p.signal(syscall.SIGTERM)
+		return p.over()
 	})
 	return p.code
 }
