@@ -85,8 +85,11 @@ func unavailable(err error) error {
 }
 
 // leaderless says whether JetStream answers that it cannot serve now: it has no leader, or
-// no quorum.
+// no quorum. The client's watches are of its older interface, which has errors of its own.
 func leaderless(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code == 503
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return api.Code == 503
+	}
+	api, ok := errors.AsType[*nats.APIError](err)
+	return ok && api.Code == 503
 }

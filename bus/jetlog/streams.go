@@ -231,8 +231,8 @@ const codeNoPeers = 10005
 // busy says whether an error is of the moment: a cluster that elects, or that
 // has not told everybody yet.
 func busy(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && (api.Code == 503 || api.ErrorCode == codeNoPeers) || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return leaderless(err) || ok && api.ErrorCode == codeNoPeers || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse)
 }
 
 // alone says whether the server has refused replicas since it is in no cluster.
