@@ -359,10 +359,12 @@ func TestStreamEndsWithTheDoor(t *testing.T) {
 	_, err := out.Write([]byte(sent(chatStream[0])))
 	must(t, err)
 	d.api.Close()
+	for err == nil { // a client hears that its connection is closed once it writes
+		_, err = out.Write([]byte(": more\n\n"))
+	}
 	if got := <-answer; got != 503 && got != 0 {
 		t.Errorf("%d", got)
 	}
-	_ = out.Close()
 }
 
 // shownStream is a stream that goes in while its answer comes out.

@@ -366,8 +366,10 @@ func (w *world) Get(uid types.EntityUID) (types.Entity, bool) {
 		return w.thing.entity, true
 	case typeAgent, typePerson, typeService:
 		if i := slices.Index(w.chain, uid); i >= 0 {
+			// One name of which policies speak as of an agent and as of a person is not its own parent.
+			above := slices.DeleteFunc(slices.Clone(w.chain[i+1:]), func(x types.EntityUID) bool { return x.ID == uid.ID })
 			return types.Entity{
-				UID: uid, Attributes: types.NewRecord(types.RecordMap{"id": uid.ID}), Parents: types.NewEntityUIDSet(w.chain[i+1:]...),
+				UID: uid, Attributes: types.NewRecord(types.RecordMap{"id": uid.ID}), Parents: types.NewEntityUIDSet(above...),
 			}, true
 		}
 	case typeText:

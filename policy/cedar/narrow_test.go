@@ -127,6 +127,22 @@ func TestChildrenOnlyNarrow(t *testing.T) {
 	})
 }
 
+// A name of which policies speak as of an agent and as of a person stands for both, and
+// belongs to neither: what the one may not, its child may not either.
+func TestANameOfTwoKinds(t *testing.T) {
+	s := policies(t, `permit (principal in Agent::"b", action, resource) when { principal.id == "a" };
+permit (principal in Person::"b", action, resource);`)
+	r := call(func(*policy.Request) {})
+	r.Principal = events.Principal{ID: "a", Parents: []string{"d", "b"}}
+	if v := s.Authorize(r); v.Decision != policy.Deny {
+		t.Errorf("%+v", v)
+	}
+	r.Principal = events.Principal{ID: "b", Kind: "person"}
+	if v := s.Authorize(r); v.Decision != policy.Allow {
+		t.Errorf("%+v", v)
+	}
+}
+
 // To claim a parent gets nobody more than the policy gives to who belongs to that parent:
 // where nothing is permitted by belonging, a parent more never widens.
 func TestForgedParentsDoNotWiden(t *testing.T) {
