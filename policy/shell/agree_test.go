@@ -45,8 +45,8 @@ func (b bash) commands(line string) []string {
 	out, _ := cmd.Output() // the lines fail: there are no programs
 	var cmds []string
 	for part := range bytes.SplitSeq(out, []byte{0}) {
-		if s := strings.TrimSpace(string(part)); s != "" {
-			cmds = append(cmds, s)
+		if strings.TrimSpace(string(part)) != "" { // as it is: a blank at its end may be an escaped one
+			cmds = append(cmds, string(part))
 		}
 	}
 	return cmds
