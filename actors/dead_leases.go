@@ -14,26 +14,24 @@ import (
 // between the end and giving them back, and nobody takes such a call over. What it held for
 // calls that are open is their next owner's.
 func (n *Node) freeDead(boot string) error {
-	held := make(map[string][]string) // by cell: the boot's calls
+	held := make(map[string][]string) // the cells of each of the boot's calls
 	err := bus.Each(n.pull, n.cfg.Bus.Cells(), bus.BucketLock, func(c bus.Cell) {
 		var s lifecycle.LockState
 		if json.Unmarshal(c.Value, &s) != nil {
 			return // not a lock's
 		}
-		if calls := s.CallsOf(boot); len(calls) > 0 {
-			held[c.Key] = calls
+		for _, call := range s.CallsOf(boot) {
+			held[call] = append(held[call], c.Key)
 		}
 	})
-	for _, cell := range ordered(held) {
-		for _, call := range held[cell] {
-			err = errors.Join(err, n.freeEnded(cell, call, boot))
-		}
+	for _, call := range ordered(held) {
+		err = errors.Join(err, n.freeEnded(held[call], call, boot))
 	}
 	return err
 }
 
-// freeEnded takes away what a call has in a cell through a boot, if it has ended.
-func (n *Node) freeEnded(cell, call, boot string) error {
+// freeEnded takes away what a call has in cells through a boot, if it has ended.
+func (n *Node) freeEnded(cells []string, call, boot string) error {
 	key, err := events.ParseCallKey(call)
 	if err != nil {
 		return nil // nothing that a node has written: it ends by itself
@@ -48,12 +46,15 @@ func (n *Node) freeEnded(cell, call, boot string) error {
 	if key.Offset >= len(t.Calls) || t.Calls[key.Offset].Open() {
 		return nil
 	}
-	return n.withoutHolds(ctx, cell, call, boot)
+	for _, cell := range cells {
+		err = errors.Join(err, n.freeHolds(ctx, cell, call, boot))
+	}
+	return err
 }
 
-// withoutHolds is what is left of a cell of locks once a call has nothing through a boot.
-// No other lease is judged here: that is for whoever wants one.
-func (n *Node) withoutHolds(ctx context.Context, cell, call, boot string) error {
+// freeHolds takes away what a call has in a cell of locks through a boot. No other lease is
+// judged here: that is for whoever wants one.
+func (n *Node) freeHolds(ctx context.Context, cell, call, boot string) error {
 	cells := n.cfg.Bus.Cells()
 	for {
 		c, err := cells.Get(ctx, bus.BucketLock, cell)

@@ -51,11 +51,8 @@ func (h here) serves() []string {
 
 // departed says whether a boot has no presence, or has drained, and does not answer either.
 func (n *Node) departed(ctx context.Context, boot string) bool {
-	cell, err := n.cfg.Bus.Cells().Get(ctx, bus.BucketPresence, boot)
-	var h here
-	switch {
-	case err == nil && json.Unmarshal(cell.Value, &h) == nil && h.Draining:
-	case !errors.Is(err, bus.ErrNotFound):
+	last, err := n.presenceOf(ctx, boot)
+	if !errors.Is(err, bus.ErrNotFound) && (err != nil || !last.Draining) {
 		return false
 	}
 	_, err = n.askOwner(boot, lifecycle.Turn{}.Key, 0)

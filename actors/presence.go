@@ -108,12 +108,18 @@ func (n *Node) gone(boot string) bool {
 
 // drained says whether a boot has given its turns back on purpose.
 func (n *Node) drained(boot string) bool {
-	cell, err := n.cfg.Bus.Cells().Get(n.ctx, bus.BucketPresence, boot)
-	if err != nil {
-		return false
+	last, err := n.presenceOf(n.ctx, boot)
+	return err == nil && last.Draining
+}
+
+// presenceOf is what a boot said last: the zero value where that cannot be read. An error
+// that is bus.ErrNotFound says that it has no presence.
+func (n *Node) presenceOf(ctx context.Context, boot string) (last here, err error) {
+	cell, err := n.cfg.Bus.Cells().Get(ctx, bus.BucketPresence, boot)
+	if err == nil && json.Unmarshal(cell.Value, &last) != nil {
+		return here{}, nil
 	}
-	var h here
-	return json.Unmarshal(cell.Value, &h) == nil && h.Draining
+	return last, err
 }
 
 // question is what nodes ask each other: is this turn yours?
