@@ -13,24 +13,39 @@ import (
 	"github.com/sluice-run/sluice/tools"
 )
 
-// fenceWait bounds the question whether a lease still stands.
+// fenceWait bounds one question whether a lease still stands.
 const fenceWait = 5 * time.Second
 
 // fence is an attempt's question whether its leases are still its own; nil where it
-// has none.
+// has none. It waits for a log that cannot be asked, as long as the attempt may: a server
+// that fails is no failure of the tool's.
 func (n *Node) fence(call events.CallKey, held []events.Lock) func(context.Context) error {
 	if len(held) == 0 {
 		return nil
 	}
 	return func(ctx context.Context) error {
-		ctx, stop := n.timeout(ctx, fenceWait)
-		defer stop()
 		for _, l := range held {
-			if err := n.locks.confirm(ctx, call, l.Resource); err != nil {
+			if err := n.fenced(ctx, call, l.Resource); err != nil {
 				return err
 			}
 		}
 		return nil
+	}
+}
+
+// fenced confirms one lease, and asks again while the log does not answer.
+func (n *Node) fenced(ctx context.Context, call events.CallKey, resource string) error {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		one, stop := n.timeout(ctx, fenceWait)
+		err := n.locks.confirm(one, call, resource)
+		stop()
+		if !errors.Is(err, bus.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+		n.log.Warn("it cannot be seen whether a call still has its lease: trying again", "call", call.String(), "resource", resource, "err", err)
+		if !n.pause(ctx, wait) {
+			return err
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,6 +60,58 @@ func TestAFence(t *testing.T) {
 		}
 		ended(t, b, key)
 	}
+}
+
+// deafCells have no answer to so many questions for a lock.
+type deafCells struct {
+	bus.Cells
+	deaf *atomic.Int64
+}
+
+func (c deafCells) Get(ctx context.Context, bucket, key string) (bus.Cell, error) {
+	if bucket == bus.BucketLock && c.deaf.Add(-1) >= 0 {
+		return bus.Cell{}, fmt.Errorf("get cell %s: %w", key, bus.ErrUnavailable)
+	}
+	return c.Cells.Get(ctx, bucket, key)
+}
+
+type deafBus struct {
+	bus.Bus
+	deaf *atomic.Int64
+}
+
+func (b deafBus) Cells() bus.Cells { return deafCells{b.Bus.Cells(), b.deaf} }
+
+// TestAFenceWaitsForTheLog: that nobody can say whether a lease still stands is no
+// failure of the attempt's while it may wait, and the end of its time is one.
+func TestAFenceWaitsForTheLog(t *testing.T) {
+	var deaf atomic.Int64
+	b := deafBus{memlog.New(memlog.Config{}).View("a"), &deaf}
+	asked := make(chan error, 1)
+	tool := testTool("locks", events.Irreversible, func(ctx context.Context, in tools.Invocation) (events.Result, error) {
+		deaf.Store(3)
+		err := in.Fence(ctx)
+		if left := deaf.Load(); left >= 0 {
+			err = errors.Join(err, fmt.Errorf("it was not asked %d times more", left+1))
+		}
+		asked <- err
+		ended, end := context.WithCancel(ctx)
+		end()
+		deaf.Store(1000)
+		asked <- in.Fence(ended)
+		deaf.Store(0)
+		return events.Result{Status: events.Success}, nil
+	})
+	tool.Resources = func(json.RawMessage) []events.ResourceUse { return []events.ResourceUse{{Name: "r", Exclusive: true}} }
+	testNode(t, b, nil, tool)
+	key := submit(t, b, events.TurnSubmitted{Calls: calls("locks")})
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
+	if err := <-asked; !errors.Is(err, bus.ErrUnavailable) {
+		t.Errorf("asked by an attempt that has ended: %v", err)
+	}
+	ended(t, b, key)
 }
 
 // leftCells tell of each cell when it was written, as a log does that is this process's own.

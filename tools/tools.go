@@ -113,7 +113,8 @@ type Invocation struct {
 	// Fence asks the cluster whether the attempt still has its Locks: ErrFenced where
 	// somebody else may have them by now, any other error where nobody can say. A tool
 	// that can ask asks right before its effect, since a process that was stopped for a
-	// while does not know. nil: there is nothing to ask. It takes a millisecond or so.
+	// while does not know. nil: there is nothing to ask. It takes a millisecond or so; while
+	// the log does not answer it waits for it, until ctx ends.
 	Fence func(ctx context.Context) error
 	// May asks the policy again, for what only turned up while the call runs: the real
 	// name of a file behind a link, a file that a walk meets, the host that a redirect

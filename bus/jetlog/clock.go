@@ -10,9 +10,9 @@ import (
 func (b *Bus) Time(ctx context.Context) (time.Time, error) {
 	ctx, stop := b.ctxOf(ctx)
 	defer stop()
-	s, err := b.reader.Stream(ctx, StreamLog)
+	s, err := b.streamNow(ctx, StreamLog)
 	if err != nil {
-		return time.Time{}, streamError(StreamLog, err)
+		return time.Time{}, err
 	}
 	at := s.CachedInfo().TimeStamp
 	if at.IsZero() {

@@ -29,7 +29,7 @@ func (b *Bus) Held(ctx context.Context, yield func(bus.Item) error) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", StreamTurns, unavailable(err))
+			return fmt.Errorf("stream %s: %w", StreamTurns, readError(ctx, err))
 		}
 		if seq = m.Sequence; seq > last {
 			return nil
@@ -49,19 +49,30 @@ func (b *Bus) Held(ctx context.Context, yield func(bus.Item) error) error {
 // server may have died with it, and then nobody answers.
 const lookLimit = time.Second
 
+// streamNow is a stream as it is now, asked for once: ErrUnavailable where nobody answers.
+func (b *Bus) streamNow(ctx context.Context, name string) (jetstream.Stream, error) {
+	one, end := context.WithTimeout(ctx, answerLimit)
+	defer end()
+	s, err := b.reader.Stream(one, name)
+	if err != nil {
+		return nil, streamError(name, readError(ctx, err))
+	}
+	return s, nil
+}
+
 // turnsNow is the queue's stream, asked for until somebody answers.
 func (b *Bus) turnsNow(ctx context.Context) (jetstream.Stream, error) {
-	ctx, stop := context.WithTimeout(ctx, answerLimit)
+	all, stop := context.WithTimeout(ctx, answerLimit)
 	defer stop()
 	for {
-		one, end := context.WithTimeout(ctx, lookLimit)
+		one, end := context.WithTimeout(all, lookLimit)
 		s, err := b.reader.Stream(one, StreamTurns)
 		end()
 		if err == nil {
 			return s, nil
 		}
-		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !busy(err) {
-			return nil, streamError(StreamTurns, err)
+		if all.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !busy(err) {
+			return nil, streamError(StreamTurns, readError(ctx, err))
 		}
 	}
 }
@@ -96,12 +107,14 @@ func (b *Bus) Oldest(ctx context.Context, placement string) (bus.Item, error) {
 	if err != nil {
 		return bus.Item{}, err
 	}
-	m, err := s.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(bus.QueuePrefix+name))
+	one, end := context.WithTimeout(ctx, answerLimit)
+	defer end()
+	m, err := s.GetMsg(one, 1, jetstream.WithGetMsgSubject(bus.QueuePrefix+name))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return bus.Item{}, fmt.Errorf("placement %s: %w", name, bus.ErrNotFound)
 	case err != nil:
-		return bus.Item{}, fmt.Errorf("stream %s: %w", StreamTurns, unavailable(err))
+		return bus.Item{}, fmt.Errorf("stream %s: %w", StreamTurns, readError(ctx, err))
 	}
 	return decodeItem(m.Data)
 }

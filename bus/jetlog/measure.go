@@ -33,12 +33,12 @@ func (b *Bus) Measure(ctx context.Context, placements []string) (m bus.Measures,
 	wakes.Placement = bus.WakesQueue
 	m.Queues = append(m.Queues, wakes)
 	for _, name := range Streams() {
-		s, err := b.reader.Stream(ctx, name)
+		s, err := b.streamNow(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue // a log of an earlier release
 		}
 		if err != nil {
-			return m, fmt.Errorf("measure: %w", streamError(name, unavailable(err)))
+			return m, fmt.Errorf("measure: %w", err)
 		}
 		info := s.CachedInfo()
 		if name == StreamLog {
@@ -59,12 +59,14 @@ func (b *Bus) measureLanes(ctx context.Context) (map[string]bus.QueueMeasure, er
 		return nil, fmt.Errorf("measure: %w", err)
 	}
 	out := make(map[string]bus.QueueMeasure)
-	list := s.ListConsumers(ctx)
+	one, end := context.WithTimeout(ctx, answerLimit) // consumers without a leader do not answer
+	defer end()
+	list := s.ListConsumers(one)
 	for info := range list.Info() {
 		out[info.Name] = bus.QueueMeasure{Waiting: info.NumPending, Held: uint64(max(0, info.NumAckPending))}
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("measure stream %s: %w", StreamTurns, unavailable(err))
+		return nil, fmt.Errorf("measure stream %s: %w", StreamTurns, readError(ctx, err))
 	}
 	return out, nil
 }

@@ -143,7 +143,7 @@ func (a *audit) call(tu turn, i int, asked call, c callView, said answer, list [
 	}
 	if why := a.lies(key, asked, c, said); why != "" {
 		a.wrong++
-		a.t.Errorf("%s (%s) is %s, effects %q, and the model is told %s %q: %s; %s", key, c.Tool, c.State, c.Effects, said.Answer, said.Content.Text, why, chain(list, fmt.Sprint(i)))
+		a.t.Errorf("%s (%s) is %s, effects %q, and the model is told %s %q %+v: %s; %s", key, c.Tool, c.State, c.Effects, said.Answer, said.Content.Text, said.Content.Error, why, chain(list, fmt.Sprint(i)))
 	}
 }
 
