@@ -15,6 +15,10 @@ type Act struct {
 	// Circuit is of ResetBreaker and OpenBreaker alone: which of the tool's endpoints is
 	// meant, for example https://example.com. "" means the tool as a whole.
 	Circuit string
+
+	// Force is of OpenBreaker alone: the tool is meant though no node knows it, for example
+	// since the nodes that have it are not there now.
+	Force bool
 }
 
 // Cancelled is what became of a cancel.

@@ -221,6 +221,12 @@ func TestOperators(t *testing.T) {
 	if s, err = c.ResetBreaker(ctx, "echo", client.Act{}); err != nil || s.Status != "closed" {
 		t.Errorf("%+v, %v", s, err)
 	}
+	if _, err := c.OpenBreaker(ctx, "ecko", time.Minute, client.Act{By: ann}); !errors.Is(err, client.Code("no-tool")) || !strings.Contains(err.Error(), "echo") {
+		t.Errorf("%v", err)
+	}
+	if s, err = c.OpenBreaker(ctx, "ecko", time.Minute, client.Act{By: ann, Force: true}); err != nil || s.Status != "open" {
+		t.Errorf("%+v, %v", s, err)
+	}
 	who, err := c.Whoami(ctx)
 	if err != nil || who.Via != "loopback" || who.Principal != nil {
 		t.Errorf("%+v, %v", who, err)

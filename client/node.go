@@ -148,7 +148,8 @@ func (c *Client) ResetBreaker(ctx context.Context, tool string, a Act) (out Swit
 }
 
 // OpenBreaker switches a tool off for a time, 1 s to 30 days; or, of what it reaches, the
-// endpoint that a.Circuit names.
+// endpoint that a.Circuit names. A tool that no node knows is an error, which names those
+// that are alike, unless a.Force says that it is meant.
 func (c *Client) OpenBreaker(ctx context.Context, tool string, d time.Duration, a Act) (out Switched, err error) {
 	at, err := breaker(tool, "open")
 	if err != nil {
@@ -157,7 +158,8 @@ func (c *Client) OpenBreaker(ctx context.Context, tool string, d time.Duration, 
 	body := struct {
 		actBody
 		ForMS int64 `json:"for_ms"`
-	}{actBody{a.By, a.Reason}, d.Milliseconds()}
+		Force bool  `json:"force,omitempty"`
+	}{actBody{a.By, a.Reason}, d.Milliseconds(), a.Force}
 	_, err = c.do(ctx, request{method: "POST", path: at, query: circuitQuery(a.Circuit), body: body, into: &out})
 	return out, err
 }

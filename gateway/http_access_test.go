@@ -30,7 +30,7 @@ func someone(id, kind string, roles ...access.Role) keys.Principal {
 func everyone() []keys.Principal {
 	return []keys.Principal{
 		someone("sub", "", access.Submitter), someone("sub2", "agent", access.Submitter), someone("obs", "service", access.Observer),
-		someone("app", "person", access.Approver), someone("ope", "person", access.Operator), someone("adm", "person", access.Admin),
+		someone("mon", "service", access.Monitor), someone("app", "person", access.Approver), someone("ope", "person", access.Operator), someone("adm", "person", access.Admin),
 	}
 }
 
@@ -99,7 +99,7 @@ func TestHTTPAccessTable(t *testing.T) {
 			t.Errorf("%s has no verb: say who may go that way", rt.pattern)
 		}
 		fmt.Fprintf(&b, "%s", rt.pattern)
-		for _, id := range []string{"", "sub", "obs", "app", "ope", "adm"} {
+		for _, id := range []string{"", "mon", "sub", "obs", "app", "ope", "adm"} {
 			d := asked(t) // what one has done, the next finds undone
 			reach := "-"
 			for _, turn := range []string{"sub", "sub2"} {

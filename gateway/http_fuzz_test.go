@@ -252,7 +252,7 @@ func FuzzHTTP(f *testing.F) {
 		}
 		stop()
 	})
-	ids := []string{"", "sub", "sub2", "obs", "app", "ope", "adm", believed}
+	ids := []string{"", "mon", "sub", "sub2", "obs", "app", "ope", "adm", believed}
 	f.Fuzz(func(t *testing.T, as uint8, method, target, headers, body string) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -65,8 +65,8 @@ func (a *API) routes() []route {
 		{"GET /v1/whoami", "", "", a.getWhoami},
 		{openAPIRoute, "", "", a.getOpenAPI},
 		{healthRoute, "", "", a.getHealth},
-		{readyRoute, access.Watch, "", a.getReady},
-		{metricsRoute, access.Watch, "", a.getMetrics},
+		{readyRoute, access.Measure, "", a.getReady},
+		{metricsRoute, access.Measure, "", a.getMetrics},
 	}
 }
 

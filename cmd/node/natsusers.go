@@ -62,6 +62,8 @@ func (u natsUser) user() jetlog.User {
 // check returns what is wrong with an entry, but for its credentials.
 func (u natsUser) check() error {
 	switch {
+	case slices.Contains(u.Roles, access.Monitor):
+		return fmt.Errorf("%s has the role monitor, which is for HTTP: metrics are not told on NATS; sluice-node token makes its token", u.Name)
 	case u.node() && len(u.Roles) > 1:
 		return fmt.Errorf("%s has the role node and others: a node writes the log itself; give people and agents users of their own", u.Name)
 	case u.worker() && len(u.Roles) > 1:

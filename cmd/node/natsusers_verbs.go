@@ -35,7 +35,9 @@ func (a *app) nats() *cobra.Command {
 func roleNames() string {
 	var all []string
 	for _, r := range access.Roles() {
-		all = append(all, string(r))
+		if r != access.Monitor { // there are no metrics on NATS
+			all = append(all, string(r))
+		}
 	}
 	return strings.Join(all, ", ")
 }

@@ -19,7 +19,8 @@ type Verb string
 const (
 	Submit     Verb = "submit"     // have calls run
 	Read       Verb = "read"       // see turns: how they stand, their messages, events, bodies and approvals; and the tools
-	Watch      Verb = "watch"      // see everything: the log, searches, usage, nodes, circuits, metrics, the policy
+	Watch      Verb = "watch"      // see everything: the log, searches, usage, nodes, circuits, the policy
+	Measure    Verb = "measure"    // see how the node does: its metrics, and whether it is ready
 	Cancel     Verb = "cancel"     // ask for the end of a turn or a call
 	Approve    Verb = "approve"    // say yes or no to what is asked
 	Resolve    Verb = "resolve"    // say how an unknown end ended
@@ -31,7 +32,7 @@ const (
 
 // Verbs are all of them.
 func Verbs() []Verb {
-	return []Verb{Submit, Read, Watch, Cancel, Approve, Resolve, Compensate, Operate, Policy, Import}
+	return []Verb{Submit, Read, Watch, Measure, Cancel, Approve, Resolve, Compensate, Operate, Policy, Import}
 }
 
 // words are a verb as it stands behind "may not".
@@ -41,6 +42,8 @@ func (v Verb) words() string {
 		return "see turns"
 	case Watch:
 		return "see what is everybody's"
+	case Measure:
+		return "see metrics"
 	case Approve:
 		return "approve or deny what is asked"
 	case Resolve:
@@ -62,6 +65,7 @@ type Role string
 
 // The roles. Somebody may have several.
 const (
+	Monitor   Role = "monitor"   // a program that watches over nodes: their metrics, and no turn
 	Submitter Role = "submitter" // an agent's program: its own turns
 	Observer  Role = "observer"  // sees everything, changes nothing
 	Approver  Role = "approver"  // a person who answers what is asked
@@ -94,12 +98,16 @@ var grants = []struct {
 	role  Role
 	reach map[Verb]Reach
 }{
+	{Monitor, map[Verb]Reach{Measure: All}},
 	{Submitter, map[Verb]Reach{Submit: Own, Read: Own, Cancel: Own}},
-	{Observer, map[Verb]Reach{Read: All, Watch: All}},
+	{Observer, map[Verb]Reach{Read: All, Watch: All, Measure: All}},
 	{Approver, map[Verb]Reach{Read: All, Approve: All, Resolve: All}},
-	{Operator, map[Verb]Reach{Read: All, Watch: All, Cancel: All, Resolve: All, Compensate: All, Operate: All, Policy: All, Import: All}},
+	{Operator, map[Verb]Reach{
+		Read: All, Watch: All, Measure: All, Cancel: All, Resolve: All, Compensate: All, Operate: All, Policy: All, Import: All,
+	}},
 	{Admin, map[Verb]Reach{
-		Submit: Own, Read: All, Watch: All, Cancel: All, Approve: All, Resolve: All, Compensate: All, Operate: All, Policy: All, Import: All,
+		Submit: Own, Read: All, Watch: All, Measure: All, Cancel: All, Approve: All, Resolve: All, Compensate: All,
+		Operate: All, Policy: All, Import: All,
 	}},
 	{Node, nil},
 	{Worker, nil},
