@@ -116,7 +116,7 @@ func (in *inlet) submitAll(all []turn) {
 			at := in.base()
 			if at != "" {
 				status, body, err := (&api{t: in.t, base: at}).try(http.MethodPost, "/v1/turns", tu)
-				if err == nil && status == http.StatusAccepted {
+				if err == nil && status < 300 { // 200: it was accepted before its node died, and has ended
 					break
 				}
 				if err == nil && status < 500 {

@@ -1,12 +1,14 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +64,7 @@ func able(c int) bool {
 type Room struct {
 	p    Policy
 	temp string // the directory that stands for /tmp, where that is not the command's own; "" otherwise
+	home string // made for the command; "" otherwise
 }
 
 // Enter prepares the calling process, which was started with Attr, for the command:
@@ -136,18 +139,35 @@ func (p Policy) hidden() ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Env is what the environment of the command needs beside the command's own.
-func (r *Room) Env() []string {
-	if r.temp == "" {
-		return nil
+// Environ is the environment as the command gets it: with TMPDIR where that is not /tmp,
+// and with a HOME that is made for it where it holds OwnHome.
+func (r *Room) Environ(env []string) ([]string, error) {
+	out := make([]string, 0, len(env)+1)
+	for _, v := range env {
+		switch {
+		case v == OwnHome:
+			home, err := os.MkdirTemp(cmp.Or(r.temp, "/tmp"), "home-")
+			if err != nil {
+				return nil, fmt.Errorf("make a home: %w", err)
+			}
+			r.home = home
+			out = append(out, OwnHome+home)
+		case r.temp == "" || !strings.HasPrefix(v, "TMPDIR="):
+			out = append(out, v)
+		}
 	}
-	return []string{"TMPDIR=" + r.temp}
+	if r.temp != "" {
+		out = append(out, "TMPDIR="+r.temp)
+	}
+	return out, nil
 }
 
 // Close removes what the command had for itself.
 func (r *Room) Close() {
-	if r.temp != "" {
-		_ = os.RemoveAll(r.temp) // what cannot be removed is the machine's own to clean
+	for _, dir := range []string{r.home, r.temp} {
+		if dir != "" {
+			_ = os.RemoveAll(dir) // what cannot be removed is the machine's own to clean
+		}
 	}
 }
 

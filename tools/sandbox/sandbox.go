@@ -67,6 +67,13 @@ type Use struct {
 // Any says whether anything is contained.
 func (u Use) Any() bool { return u != Use{} }
 
+// OwnHome in an environment asks for a HOME of the command's own: an empty folder, which
+// goes with it. Only where Use.Own says that there is one.
+const OwnHome = "HOME="
+
+// Own says that a command has a folder for temporary files of its own, which goes with it.
+func (u Use) Own() bool { return u.files() }
+
 // files says that paths are held.
 func (u Use) files() bool { return u.Namespaces || u.Landlock > 0 }
 

@@ -35,17 +35,38 @@ func foreignTo(workspace, path string) string {
 	return cmp.Or(strings.Join(dirs, string(os.PathListSeparator)), defaultPath)
 }
 
+// caches are where programs keep what they have fetched or built, below the workspace:
+// HOME goes with the command.
+func caches(workspace string) map[string]string {
+	vars := make(map[string]string)
+	for name, dir := range map[string]string{
+		"XDG_CACHE_HOME":   ".cache", // Go's builds, pip, yarn, browsers
+		"GOMODCACHE":       ".cache/go-mod",
+		"npm_config_cache": ".npm",
+		"CARGO_HOME":       ".cargo",
+		"PYTHONUSERBASE":   ".local",
+	} {
+		vars[name] = filepath.Join(workspace, dir)
+	}
+	return vars
+}
+
 // environment is all that a command sees of the node: nothing is inherited but
-// what the configuration names, so that no secret of the node leaks.
-func environment(c Config, in tools.Invocation, marker string, reads bool) []string {
+// what the configuration names, so that no secret of the node leaks. home is an empty
+// folder, or "" for one that the sandbox makes: the dot files of programs (.gitconfig, .curlrc) name programs to run and hosts
+// to go by, and in the workspace they are whoever's who wrote the repository.
+func environment(c Config, in tools.Invocation, home, marker string, reads bool) []string {
 	vars := map[string]string{
 		"PATH":                c.path(),
-		"HOME":                cmp.Or(c.Home, in.Workspace),
+		"HOME":                cmp.Or(c.Home, home),
 		"LANG":                "C.UTF-8",
 		"TERM":                "dumb",
 		"PAGER":               "cat",
 		"GIT_PAGER":           "cat",
 		"GIT_TERMINAL_PROMPT": "0",
+	}
+	if c.Home == "" && !reads {
+		maps.Copy(vars, caches(in.Workspace))
 	}
 	if reads {
 		maps.Copy(vars, rules.Quiet())

@@ -61,6 +61,7 @@ type job struct {
 	family *family.Family
 	out    *tools.Capture
 	stdout *family.Pipe // standard output and errors
+	home   string       // made for it; "" where its sandbox has made one, or it has none
 
 	commands []string // of the line, as far as it is understood
 }
@@ -74,22 +75,28 @@ func start(ctx context.Context, c Config, in tools.Invocation, line string, read
 	if err != nil {
 		return nil, notStarted(err)
 	}
+	home, err := c.home(reads)
+	if err != nil {
+		return nil, notStarted(err)
+	}
 	stdout, w, err := family.NewPipe()
 	if err != nil {
+		leave(home)
 		return nil, notStarted(err)
 	}
 	defer w.Close()
 	marker := fmt.Sprintf("%s/%d/%s", in.Call, in.Attempt, rand.Text())
-	env := environment(c, in, marker, reads)
+	env := environment(c, in, home, marker, reads)
 	f, err := family.Start(ctx, family.Launch{
 		Path: bash, Args: []string{bash, "--noprofile", "--norc", "-c", line}, Dir: in.Workspace,
 		Env: env, Mark: Marker + "=" + marker, Limit: limit, Grace: c.Kill, Contain: c.contain(in, bash, reads),
 	}, w, stdout)
 	if err != nil {
+		leave(home)
 		stdout.Close()
 		return nil, notStarted(err)
 	}
-	j := &job{c: c, family: f, stdout: stdout, out: tools.NewCapture(c.Output, tools.KeepBoth)}
+	j := &job{c: c, family: f, stdout: stdout, home: home, out: tools.NewCapture(c.Output, tools.KeepBoth)}
 	go stdout.Read(j.take(in.Progress)) // joined by finish
 	return j, nil
 }
@@ -213,6 +220,24 @@ func (j *job) finish(confirmed bool) {
 	family.Within(patience, j.stdout.EOF())
 	j.stdout.Release()
 	j.family.Release(patience)
+	leave(j.home)
+}
+
+// home makes an empty folder for one command, which the caller must leave; "" where the
+// command needs none, or its sandbox makes one.
+func (c Config) home(reads bool) (string, error) {
+	if c.Sandbox.Use.Own() || c.Home != "" || reads {
+		return "", nil
+	}
+	return os.MkdirTemp("", "sluice-home-")
+}
+
+// leave removes a folder that was made for a command, as far as it can: what a program
+// has left in it that it may not remove is the machine's to clean.
+func leave(made string) {
+	if made != "" {
+		_ = os.RemoveAll(made)
+	}
 }
 
 // ending is what the runtime should know.

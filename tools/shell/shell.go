@@ -32,7 +32,7 @@ type Config struct {
 	Name   string            // of the tool; "" means Name
 	Shell  string            // absolute path of bash; "" means /bin/bash, or else what PATH has
 	Path   string            // PATH of commands; "" means the node's own
-	Home   string            // HOME of commands; "" means the workspace
+	Home   string            // HOME of commands; "" means an empty folder of each command's own
 	Pass   []string          // names of the node's environment variables that commands may see; no others are passed on
 	Env    map[string]string // further variables
 	Kill   time.Duration     // from SIGTERM to SIGKILL; 0 means 250 ms
@@ -125,9 +125,10 @@ func tierOf(args json.RawMessage) events.Tier {
 }
 
 func operation(args json.RawMessage) events.Operation {
-	a := classify(command(args))
+	line := command(args)
+	a := classify(line)
 	return events.Operation{
-		Class: events.OpExecute, Commands: a.Commands, Paths: a.Paths, Hosts: a.Hosts, Reads: a.Reads,
+		Class: events.OpExecute, Commands: a.Commands, Paths: filesOf(line, a), Hosts: a.Hosts, Reads: a.Reads,
 	}
 }
 

@@ -147,18 +147,61 @@ func TestEnvironmentIsScrubbed(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"GIT_PAGER", "GIT_TERMINAL_PROMPT", "HOME", "LANG", "LET_THROUGH", "MORE", "PAGER", "PATH", "PWD", "SHLVL", Marker, "TERM", "_",
+		"CARGO_HOME", "GIT_PAGER", "GIT_TERMINAL_PROMPT", "GOMODCACHE", "HOME", "LANG", "LET_THROUGH", "MORE", "PAGER", "PATH", "PWD", "PYTHONUSERBASE", "SHLVL", Marker, "TERM",
+		"XDG_CACHE_HOME", "_", "npm_config_cache",
 	}
 	if u := contained.Use; u.Landlock > 0 && !u.Namespaces {
-		want = slices.Insert(want, len(want)-1, "TMPDIR")
+		want = slices.Insert(want, slices.Index(want, "TERM")+1, "TMPDIR")
 	}
 	if d := cmp.Diff(want, names); d != "" {
 		t.Errorf("environment (-want +got):\n%s", d)
 	}
-	for _, v := range []string{"PATH=/usr/bin:/bin\n", "HOME=" + dir + "\n", "PWD=" + dir + "\n", "TERM=dumb\n"} {
+	for _, v := range []string{"PATH=/usr/bin:/bin\n", "XDG_CACHE_HOME=" + dir + "/.cache\n", "PWD=" + dir + "\n", "TERM=dumb\n"} {
 		if !strings.Contains(r.Result.Text.Text, v) {
 			t.Errorf("no %q in\n%s", v, r.Result.Text.Text)
 		}
+	}
+}
+
+// TestHomeIsNobodys: the settings of programs that a repository brings count for no
+// command; what one leaves in its home is gone with it, and its caches stay.
+func TestHomeIsNobodys(t *testing.T) {
+	for name, run := range map[string]func(context.Context, testing.TB, Config, string, Args) tools.Report{"contained": runIn, "bare": runBare} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for f, text := range map[string]string{
+				".gitconfig": "[alias]\n\tst = !touch ran\n[core]\n\tfsmonitor = touch ran\n", ".config/git/config": "[core]\n\tfsmonitor = touch ran\n", ".curlrc": "output = ran\n",
+			} {
+				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, f)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, f), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const line = `ls -A "$HOME" | wc -l; touch "$HOME/.left" && echo "$HOME"; mkdir -p "$XDG_CACHE_HOME" && touch "$XDG_CACHE_HOME/kept"
+				git init -q . && git add .curlrc; git st; curl -s file:///dev/null; true`
+			var homes []string
+			for range 2 {
+				r := run(t.Context(), t, Config{}, dir, Args{Command: line})
+				lines := strings.Split(r.Result.Text.Text, "\n")
+				if r.Class != events.ClassOK || len(lines) < 2 || strings.TrimSpace(lines[0]) != "0" || sandbox.Within(lines[1], dir) {
+					t.Fatalf("%+v", r.Result)
+				}
+				homes = append(homes, lines[1])
+			}
+			if _, err := os.Stat(filepath.Join(dir, "ran")); !os.IsNotExist(err) {
+				t.Error("what the workspace configures has run")
+			}
+			if _, err := os.Stat(filepath.Join(dir, ".cache", "kept")); err != nil {
+				t.Error(err)
+			}
+			for _, home := range homes {
+				if _, err := os.Stat(filepath.Join(home, ".left")); !os.IsNotExist(err) {
+					t.Errorf("%s is left", home)
+				}
+			}
+		})
 	}
 }
 

@@ -108,7 +108,11 @@ func (k *keeper) begin(e errand) (*sandbox.Room, *word) {
 		w.Fault, w.Place = err.Error(), errors.Is(err, sandbox.ErrWorkspace)
 		return nil, w
 	}
-	e.Env = append(e.Env, room.Env()...)
+	if e.Env, err = room.Environ(e.Env); err != nil {
+		w := fault(err)
+		w.Fault = err.Error()
+		return room, w
+	}
 	_ = k.out.Encode(word{Starting: true})
 	var started error
 	if err := room.Confined(func() error {
