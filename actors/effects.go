@@ -75,7 +75,7 @@ func (a *turnActor) tellCalls(c actor.Context) {
 			continue
 		}
 		a.owed[i] = list[i]
-		a.n.root.Send(a.call(c, i), owe{inc: a.inc, turn: a.spec, at: a.at, effects: list[i], offset: i, asked: a.asked[i], heard: a.heard})
+		a.n.root.Send(a.call(c, i), owe{inc: a.inc, turn: a.spec, at: a.at, effects: list[i], offset: i, asked: a.asked[i].within(a.spec), heard: a.heard})
 		a.open++
 	}
 }

@@ -38,8 +38,11 @@ type Asked struct {
 	Key   events.TurnKey        // of Turn; zero: it is not known
 
 	shown []string // real names of the files whose change a person was shown, and has agreed to
-	hash  string   // of the call's arguments as they were when this was made
-	about *learnt
+	// The trace holds a yes for the session to these arguments: where nobody can be asked,
+	// what lifecycle says of that yes counts, and not that nobody can be.
+	agreedBefore bool
+	hash         string // of the call's arguments as they were when this was made
+	about        *learnt
 }
 
 // Static is what the gates without I/O find of a call, in order, up to the first
@@ -74,9 +77,12 @@ func (g Gates) Static(a *Asked) ([]lifecycle.Finding, events.Verdict) {
 func (g Gates) request(a *Asked, tool tools.Tool, known bool) policy.Request {
 	r := policy.Request{
 		Principal: a.Turn.Principal, Tool: a.Tool, Known: known, Tier: tool.Tier,
-		Mode: cmp.Or(a.Turn.Mode, events.ModeWrite), CanAsk: a.Turn.CanAsk, Network: g.Network,
+		Mode: cmp.Or(a.Turn.Mode, events.ModeWrite), CanAsk: a.Turn.CanAsk, Agreed: a.agreedBefore, Network: g.Network,
 		Workspace: cmp.Or(a.Turn.Workspace, g.Workspace), Args: a.Args.JSON,
 		Session: policy.Session{Trace: a.Key.Trace, Turn: a.Key.Turn, Placement: cmp.Or(a.Turn.Placement, events.DefaultPlacement)},
+	}
+	if a.Raw != nil {
+		r.Said = a.Raw.Said
 	}
 	if g.Now != nil {
 		r.Time = g.Now().UTC().Truncate(time.Millisecond)

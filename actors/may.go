@@ -30,6 +30,9 @@ func (g Gates) May(a *Asked) func(op events.Operation) error {
 		if v.Decision == policy.Allow || v.Decision == policy.Ask && op.Class == about.op.Class && a.agreed(op) {
 			return nil
 		}
+		if v.Decision == policy.Ask {
+			return fmt.Errorf("%w without a person's agreement, and nobody is asked while a call runs: name it itself, in another call (%s)", errNoMore, v.Reason)
+		}
 		return fmt.Errorf("%w: %s", errNoMore, v.Reason)
 	}
 }
@@ -53,6 +56,17 @@ func (o owe) agreedTo(call *lifecycle.Call) *Asked {
 		a.shown = append(a.shown, f.Path)
 	}
 	return &a
+}
+
+// within is the call as the gates see it once its turn is planned: it may have inherited a
+// yes for the session, and then nobody need be asked.
+func (a *Asked) within(t lifecycle.Turn) *Asked {
+	if a == nil || t.Submitted.CanAsk || !lifecycle.AgreedBefore(t, a.Tool, a.Args.Hash) {
+		return a
+	}
+	b := *a // others read it
+	b.agreedBefore = true
+	return &b
 }
 
 // mayShow asks the policy for what a person is to be shown, before they are asked: what

@@ -65,8 +65,8 @@ func TestMayAsksThePolicyAgain(t *testing.T) {
 		says string // "" it may
 	}{
 		{events.Operation{Class: events.OpRead, Paths: []string{"a.txt"}}, ""},
-		{events.Operation{Class: events.OpRead, Paths: []string{"secrets/key"}}, "Secrets are closed to reviewer."},
-		{events.Operation{Class: events.OpRead, Paths: []string{"letters/other"}}, "Somebody must agree."},
+		{events.Operation{Class: events.OpRead, Paths: []string{"secrets/key"}}, "the policy does not allow it: Secrets are closed to reviewer."},
+		{events.Operation{Class: events.OpRead, Paths: []string{"letters/other"}}, "name it itself, in another call (Somebody must agree.)"},
 		{events.Operation{Class: events.OpRead, Paths: []string{"letters/asked"}}, ""}, // somebody has agreed to this one
 		{events.Operation{Class: events.OpWrite, Paths: []string{"letters/asked"}}, "It only reads."},
 		{events.Operation{Class: events.OpNetwork, Hosts: []string{"secrets.example"}}, "Secrets are closed"},

@@ -67,14 +67,14 @@ func (n *Node) quick(e lifecycle.Effect, o owe, key events.CallKey) (cmd lifecyc
 			return nil, false
 		}
 		j := n.judged(o, lifecycle.Finding{Gate: lifecycle.GateDedupe})
-		return j, !known || !visible(tool) || !asksPerson(j.Findings, j.Verdict)
+		return j, !known || !visible(tool) && !sealed(o) || !asksPerson(j.Findings, j.Verdict)
 	}
 	call := o.turn.Calls[key.Offset]
 	if !known || n.looks(o.turn, o.asked, call, tool) {
 		return nil, false
 	}
 	b := n.beginning(o, call, tool)
-	if visible(tool) && asksAnew(b, call) {
+	if (visible(tool) || sealed(o)) && asksAnew(b, call) {
 		return nil, false
 	}
 	b.Findings = append(b.Findings, lifecycle.Finding{Gate: lifecycle.GateLimit}, lifecycle.Finding{Gate: lifecycle.GateLock}, lifecycle.Finding{Gate: lifecycle.GateAdmit})
@@ -129,7 +129,9 @@ func (n *Node) judge(ctx context.Context, e lifecycle.Effect, o owe, key events.
 	}
 	j := n.judged(o, dedupe)
 	if tool, known := n.cfg.Registry.Lookup(o.asked.Tool); known && asksPerson(j.Findings, j.Verdict) {
-		j.Operands, j.Preview = n.shows(ctx, o, key, tool)
+		if j.Findings = n.unlikeSealed(ctx, o, key, tool, j.Findings); asksPerson(j.Findings, j.Verdict) {
+			j.Operands, j.Preview = n.shows(ctx, o, key, tool)
+		}
 	}
 	return found{cmd: j}
 }
@@ -202,6 +204,9 @@ func (n *Node) begin(ctx context.Context, e lifecycle.Effect, o owe, key events.
 		return found{cmd: n.unregistered(o, call)}
 	}
 	b := n.cutShort(n.beginning(o, call, tool))
+	if asksAnew(b, call) {
+		b.Findings = n.unlikeSealed(ctx, o, key, tool, b.Findings)
+	}
 	if last := b.Findings[len(b.Findings)-1]; last.Ruling == lifecycle.Deny {
 		return found{cmd: b}
 	}

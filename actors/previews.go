@@ -48,7 +48,7 @@ func asksAnew(b lifecycle.Begin, call *lifecycle.Call) bool {
 // shows is what a person is shown of a call beside what it asks: the files that it
 // would run as they are now, and what it would change.
 func (n *Node) shows(ctx context.Context, o owe, key events.CallKey, tool tools.Tool) ([]events.Seen, *events.Preview) {
-	operands := n.lookAll(ctx, n.workspace(o.asked.Turn), n.gates.learn(tool, o.asked).operands)
+	operands := n.lookAll(ctx, n.workspace(o.asked.Turn), n.operands(o, tool))
 	return operands, n.preview(ctx, o, key, tool)
 }
 
@@ -133,7 +133,7 @@ func joined(a, b string) string {
 // given for: the same names lead to the same files, and those are as they were.
 func (n *Node) asShown(ctx context.Context, o owe, tool tools.Tool, files lifecycle.Shown) error {
 	workspace := n.workspace(o.asked.Turn)
-	operands := n.lookAll(ctx, workspace, n.gates.learn(tool, o.asked).operands)
+	operands := n.lookAll(ctx, workspace, n.operands(o, tool))
 	if !slices.EqualFunc(operands, files.Operands, func(a, b events.Seen) bool { return a.Path == b.Path }) {
 		return unlike("what this call would run is another file than was shown to the person who approved it")
 	}

@@ -238,9 +238,11 @@ func TestBreakerOpensAndProbesOnce(t *testing.T) {
 func TestNobodyIsNoEvidence(t *testing.T) {
 	l := memlog.New(memlog.Config{})
 	var back atomic.Bool
+	var asked atomic.Int32
 	tool := testTool("svc", events.Readonly, func(ctx context.Context, in tools.Invocation) (events.Result, error) {
 		if !back.Load() {
-			return events.Result{}, &tools.Error{Code: events.ExecutionError, Class: events.ClassUnavailable, Message: "nobody", Effects: events.EffectsNone, Absent: true}
+			class := []events.Class{events.ClassUnavailable, events.ClassTimeout}[asked.Add(1)%2]
+			return events.Result{}, &tools.Error{Code: events.ExecutionError, Class: class, Message: "nobody", Effects: events.EffectsNone, Absent: true}
 		}
 		return echo(ctx, in)
 	})

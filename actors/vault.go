@@ -1,12 +1,19 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sluice-run/sluice/bus"
@@ -57,7 +64,7 @@ func (h *hands) unseal(ctx context.Context, key attemptKey, j job) (ready job, f
 		known = append(known, values[r.ID].Text())
 	}
 	j.clean.Known = secrets.NewLiterals(known...)
-	opened, why := h.n.sameCall(j, args, values)
+	opened, why := h.n.sameCall(j.tool, j.asked, args, values, true)
 	if why != "" {
 		return j, &events.Error{Code: events.AccessDenied, Message: "not started: " + j.clean.Text(why)}
 	}
@@ -105,11 +112,11 @@ func (n *Node) openValues(ctx context.Context, call events.CallKey, refs []event
 // sameCall has the gates judge the arguments with their values in them, in memory only.
 // They have judged placeholders so far, and a person has seen placeholders: where a
 // value makes another call of it, one with other commands, files or hosts, or one that
-// policy would not let through, it is not run, and why says so.
-func (n *Node) sameCall(j job, args json.RawMessage, values map[string]secrets.Value) (opened *Asked, why string) {
-	const other = "with its secret in it the call would do something else than what was judged and shown"
-	sealed := j.asked
-	opened = &Asked{Tool: sealed.Tool, Args: lifecycle.Args{JSON: args, Hash: sealed.Args.Hash}, Raw: sealed.Raw, Turn: sealed.Turn, Key: sealed.Key, shown: sealed.shown}
+// policy would not let through, it is not run, and why says so. Only where it is to
+// start is looked what there is outside of the workspace: whoever is denied would know.
+func (n *Node) sameCall(tool tools.Tool, sealed *Asked, args json.RawMessage, values map[string]secrets.Value, starts bool) (opened *Asked, why string) {
+	const other = "with its secret in it the call would do something else than what is judged and shown: hand the secret over in a file or a variable of the environment"
+	opened = &Asked{Tool: sealed.Tool, Args: lifecycle.Args{JSON: args, Hash: sealed.Args.Hash}, Raw: sealed.Raw, Turn: sealed.Turn, Key: sealed.Key, shown: sealed.shown, agreedBefore: sealed.agreedBefore}
 	gates := n.gates
 	gates.log = nil // what breaks here may hold the value
 	before, last := lastOf(gates.Static(sealed)), lastOf(gates.Static(opened))
@@ -119,23 +126,80 @@ func (n *Node) sameCall(j job, args json.RawMessage, values map[string]secrets.V
 	case last.Ruling == lifecycle.Deny:
 		return opened, "with its secret in it the call is not allowed: " + last.Reason
 	case last.Ruling == lifecycle.Ask && (before.Ruling != lifecycle.Ask || !slices.Equal(before.Policies, last.Policies)):
-		return opened, "with its secret in it the call needs a person's approval, and was not asked about for that"
+		return opened, "with its secret in it the call needs a person's approval for another reason than can be shown: " + last.Reason
 	}
-	was, is := gates.learn(j.tool, sealed), gates.learn(j.tool, opened)
+	was, is := gates.learn(tool, sealed), gates.learn(tool, opened)
 	switch {
 	case was.tier != is.tier, !sameOperation(was.op, is.op, values):
 		return opened, other
 	case !slices.Equal(substituted(names(was.resources), values), names(is.resources)):
 		return opened, other
-	case !slices.Equal(was.operands, is.operands): // their digests were taken by what was judged
-		return opened, other
 	}
-	for _, ptr := range j.tool.Writes { // what was looked at, and is locked
+	for _, ptr := range tool.Writes { // what was looked at, and is locked
 		if stringAt(sealed.Args.JSON, ptr) != stringAt(args, ptr) {
 			return opened, other
 		}
 	}
+	files := shelf{n.workspace(sealed.Turn), starts}
+	if !files.same(was.op.Paths, is.op.Paths, values) || !files.same(was.operands, is.operands, values) {
+		return opened, "with its secret in it the call names a file that is there, and that nobody was shown: hand the secret over in a file or a variable of the environment"
+	}
 	return opened, ""
+}
+
+// unlikeSealed denies a call about which a person would be asked, and that could not
+// start then, since its values make another call of it. Values that are not at hand now
+// are waited for when it starts.
+func (n *Node) unlikeSealed(ctx context.Context, o owe, key events.CallKey, tool tools.Tool, findings []lifecycle.Finding) []lifecycle.Finding {
+	at := slices.IndexFunc(findings, func(f lifecycle.Finding) bool { return f.Gate == lifecycle.GateAuthorize })
+	if n.cfg.Vault == nil || !sealed(o) || at < 0 {
+		return findings
+	}
+	call := o.turn.Call(o.offset)
+	values, err := n.cfg.Vault.Open(ctx, key, call.Secrets)
+	if err != nil {
+		return findings
+	}
+	args, err := secrets.Open(o.asked.Args.JSON, call.Secrets, values)
+	if err != nil {
+		return findings
+	}
+	_, why := n.sameCall(tool, o.asked, args, values, false)
+	if why == "" {
+		return findings
+	}
+	clean := secrets.Cleaner{Detect: true, Known: secrets.NewLiterals(texts(values)...)}
+	why = clean.Text(strings.ToUpper(why[:1]) + why[1:])
+	denied := bounded(lifecycle.Finding{Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Deny, Code: events.AccessDenied, Reason: why})
+	return append(slices.Clone(findings[:at]), denied)
+}
+
+// sealed says whether a call's arguments hold placeholders.
+func sealed(o owe) bool {
+	call := o.turn.Call(o.offset)
+	return call != nil && len(call.Secrets) > 0
+}
+
+// operands are the files that an approval of a call is bound to. A word with a
+// placeholder in it is none, or the call is not run: see shelf.
+func (n *Node) operands(o owe, tool tools.Tool) []string {
+	list := n.gates.learn(tool, o.asked).operands
+	if !sealed(o) {
+		return list
+	}
+	var ids []string
+	for _, r := range o.turn.Call(o.offset).Secrets {
+		ids = append(ids, r.ID)
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return mentions(name, ids) })
+}
+
+func texts(values map[string]secrets.Value) []string {
+	var out []string
+	for _, v := range values {
+		out = append(out, v.Text())
+	}
+	return out
 }
 
 // sealedName denies a call that names a file by a secret, before anybody is asked: what
@@ -145,7 +209,7 @@ func sealedName(op events.Operation) (lifecycle.Finding, bool) {
 		if len(secrets.Placeholders(p)) > 0 {
 			return lifecycle.Finding{
 				Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Deny, Code: events.AccessDenied,
-				Reason: "The name of a file holds a secret: names are judged, stored and shown, so it cannot; use another name.",
+				Reason: "A secret stands where the call names a file, and names are judged, stored and shown: use another name, or hand the secret over in a file or a variable of the environment.",
 			}, true
 		}
 	}
@@ -161,10 +225,83 @@ func lastOf(findings []lifecycle.Finding, _ events.Verdict) lifecycle.Finding {
 }
 
 // sameOperation says whether an operation is what was judged, but for values in the
-// place of their placeholders. A file or a host is never one.
+// place of their placeholders, and for its files; see shelf.
 func sameOperation(was, is events.Operation, values map[string]secrets.Value) bool {
-	return was.Class == is.Class && was.Reads == is.Reads && slices.Equal(was.Paths, is.Paths) &&
-		slices.Equal(substituted(was.Hosts, values), is.Hosts) && slices.Equal(substituted(was.Commands, values), is.Commands)
+	return was.Class == is.Class && was.Reads == is.Reads && sameSet(substituted(was.Hosts, values), is.Hosts) &&
+		slices.Equal(unquoted(substituted(was.Commands, values)), unquoted(is.Commands))
+}
+
+// sameSet compares lists that a tool may have sorted: a value sorts otherwise than its
+// placeholder.
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// unquoted are commands without the quotes that a word is shown in for one of its
+// characters, which its placeholder has not.
+func unquoted(commands []string) []string {
+	out := make([]string, len(commands))
+	for i, c := range commands {
+		out[i] = strings.ReplaceAll(c, "'", "")
+	}
+	return out
+}
+
+// shelf is where names of files are looked up.
+type shelf struct {
+	workspace string
+	outside   bool // also outside of it
+}
+
+// same says whether files, or words that may name some, are those that were judged, but
+// for a secret's own text in a word. Such a word, and whatever else the secret makes
+// look like a name, must name nothing that is there: then it is no file, and the call
+// does the same as with a placeholder.
+func (p shelf) same(was, is []string, values map[string]secrets.Value) bool {
+	judged, left, ids := make(map[string]bool), make(map[string]bool), slices.Collect(maps.Keys(values))
+	for _, name := range is {
+		left[name] = true
+	}
+	for _, name := range was {
+		judged[name] = true
+		switch {
+		case !mentions(name, ids):
+			if !left[name] {
+				return false
+			}
+		case p.has(secrets.Substitute(name, values)):
+			return false
+		}
+	}
+	return !slices.ContainsFunc(is, func(name string) bool { return !judged[name] && p.has(name) })
+}
+
+// mentions says whether a name was made of a placeholder, or of a part of one: behind
+// the letters of a flag.
+func mentions(name string, ids []string) bool {
+	return slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(name, id) })
+}
+
+// has says whether anything has that name, or may have: a file, a folder, a link to
+// nothing, whatever lies behind a link that leads out of the workspace.
+func (p shelf) has(name string) bool {
+	if filepath.IsAbs(name) {
+		rel, err := filepath.Rel(p.workspace, name)
+		if err != nil || !filepath.IsLocal(rel) {
+			return p.outside && exists(os.Lstat(name))
+		}
+		name = rel
+	}
+	root, err := os.OpenRoot(cmp.Or(p.workspace, "."))
+	if err != nil {
+		return exists(nil, err)
+	}
+	defer root.Close()
+	return exists(root.Lstat(name))
+}
+
+func exists(_ fs.FileInfo, err error) bool {
+	return err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ENAMETOOLONG)
 }
 
 func substituted(list []string, values map[string]secrets.Value) []string {

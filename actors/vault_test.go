@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -319,7 +321,7 @@ func TestASecretHidesNothing(t *testing.T) {
 		runs         bool
 		says         string
 	}{
-		"a file":                  {`{"location":"/etc/passwd"}`, "/location", false, "name of a file"},
+		"a file":                  {`{"location":"/etc/passwd"}`, "/location", false, "names a file"},
 		"a command":               {`{"verb":"ls;rm"}`, "/verb", false, "something else"},
 		"one command":             {`{"verb":"ls"}`, "/verb", true, ""},
 		"a tier":                  {`{"how":"gentle"}`, "/how", false, "something else"},
@@ -355,6 +357,94 @@ func TestASecretHidesNothing(t *testing.T) {
 			}
 			if value := strings.Trim(c.args[strings.Index(c.args, ":")+1:], `"}`); len(value) > 6 && c.says != "is not allowed" {
 				s.without(value)
+			}
+		})
+	}
+}
+
+// furnished is a workspace with some things in it.
+func furnished(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(dir, "s.sh"), nil, 0o600), os.WriteFile(filepath.Join(dir, "evil7.sh"), nil, 0o600),
+		os.Mkdir(filepath.Join(dir, "folder7"), 0o700), os.Symlink("nothing", filepath.Join(dir, "link7x")), os.Symlink("/etc", filepath.Join(dir, "out7")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// naming is a tool of whose line a word may name a file, and a part of it, too.
+func naming(got *string) tools.Tool {
+	run := testTool("run", events.Irreversible, func(_ context.Context, in tools.Invocation) (events.Result, error) {
+		*got = stringAt(in.Args, "/line")
+		return events.Result{Status: events.Success}, nil
+	})
+	run.Operands = func(args json.RawMessage) []string {
+		_, value, _ := strings.Cut(stringAt(args, "/line"), "=")
+		_, part, cut := strings.Cut(value, "=")
+		if !cut {
+			part = value[1:]
+		}
+		return []string{"s.sh", value, part}
+	}
+	return run
+}
+
+// TestASecretInAWordIsNoFile: a word with a secret in it keeps nobody from running what
+// was agreed to, and names no file that nobody was shown.
+func TestASecretInAWordIsNoFile(t *testing.T) {
+	for name, c := range map[string]struct {
+		secret string
+		after  string // file that is made once somebody is asked
+		ends   events.Kind
+		asked  bool
+	}{
+		"a key":                        {theSecret, "", events.KindCompleted, true},
+		"with marks that are cut at":   {"Zm9v=YmFyYmF6cXV4/cXV4cQ==", "", events.KindCompleted, true},
+		"below nothing":                {"/9j/4AAQSkZJRgABAQ", "", events.KindCompleted, true},
+		"a file that is there":         {"evil7.sh", "", events.KindDenied, false},
+		"a folder that is there":       {"folder7", "", events.KindDenied, false},
+		"a link to nothing":            {"link7x", "", events.KindDenied, false},
+		"behind a link that leads out": {"out7/passwd", "", events.KindDenied, false},
+		"what was named already":       {"s.sh", "", events.KindDenied, false},
+		"a file outside":               {"/etc/passwd", "", events.KindFailed, true},
+		"a file that comes":            {"comes7.sh", "comes7.sh", events.KindFailed, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, dir := "", furnished(t)
+			run := naming(&got)
+			s := newSafe(t, func(c *Config) { c.Authorizer, c.Workspace = wordy{}, dir }, run)
+			line := "./s.sh delicate --token=" + c.secret
+			ticket, err := s.desk.Submit(t.Context(), events.TurnKey{}, events.TurnSubmitted{CanAsk: true, Principal: events.Principal{ID: "a"}, Calls: []events.RawCall{
+				{Tool: "run", Args: events.Body{Text: `{"line":"` + line + `"}`}},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			turn := until(t, s.bus, ticket.Key, "asking", func(turn lifecycle.Turn) bool {
+				return len(turn.Calls) > 0 && (turn.Calls[0].Phase == lifecycle.PhaseAsking || turn.Calls[0].Terminal != nil)
+			})
+			if asked := turn.Calls[0].Asked; (asked != nil) != c.asked || asked != nil && len(asked.Operands) != 1 {
+				t.Fatalf("asked: %+v; ended as %+v", asked, turn.Calls[0].Terminal)
+			}
+			if c.after != "" {
+				if err := os.WriteFile(filepath.Join(dir, c.after), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.asked {
+				as(t, s.bus, ticket.Key, lifecycle.Approve{Call: 0, By: boss})
+			}
+			call := ended(t, s.bus, ticket.Key).Calls[0]
+			if call.Last != c.ends || (got == line) != (c.ends == events.KindCompleted) {
+				t.Errorf("given %q; ended as %s: %+v", got, call.Last, call.Terminal)
+			}
+			if strings.Count(line, c.secret) == 1 {
+				s.without(c.secret)
 			}
 		})
 	}

@@ -58,6 +58,20 @@ func LiveSubject(kind events.Kind, tool string, turn events.TurnKey, call int) s
 	return LivePrefix + string(kind) + "." + t + "." + turn.Trace + "." + turn.Turn + "." + c
 }
 
+// LiveUnresolved stands in the place of a kind where an end is told that leaves open what
+// its call has done.
+const LiveUnresolved events.Kind = "unresolved"
+
+// LiveSubjects are where an event is told live: on its LiveSubject, and one that is
+// [events.Unresolved] once more, the same, as LiveUnresolved.
+func LiveSubjects(e events.Event, tool string, turn events.TurnKey, call int) []string {
+	out := []string{LiveSubject(e.Kind(), tool, turn, call)}
+	if events.Unresolved(e) {
+		out = append(out, LiveSubject(LiveUnresolved, tool, turn, call))
+	}
+	return out
+}
+
 // Token makes one subject token of any name: bytes other than A-Z a-z 0-9 _ -
 // become =XX, a leading _ too, so that _ and _unknown are never a tool's.
 func Token(s string) string {

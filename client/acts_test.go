@@ -62,7 +62,7 @@ func TestPeopleAnswer(t *testing.T) {
 		t.Errorf("%+v, %v", turn, err)
 	}
 	again, err := people.Approve(ctx, a, client.Yes{Args: object{"v": object{"x": 10}}, Note: "ten is enough"})
-	if err != nil || again.Status != "approved" {
+	if err != nil || again.Status != "already_approved" {
 		t.Errorf("the same again, after its end: %+v, %v", again, err)
 	}
 	page, err := people.Approval(ctx, a.Call, 0)

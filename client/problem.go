@@ -26,6 +26,8 @@ type Problem struct {
 
 	Fields []FieldProblem `json:"fields,omitempty"` // of AnswersRefused: what does not fit
 
+	Stop string `json:"stop,omitempty"` // of ModelCut and its like: why the model stopped, in its provider's word
+
 	RetryAfter time.Duration `json:"-"` // the node's word on when to ask again; 0: it has said nothing
 }
 
@@ -100,7 +102,12 @@ const (
 	UndoUnknown       Code = "undo-unknown"
 	TooLarge          Code = "too-large"
 	SubmissionRefused Code = "submission-refused"
-	NothingToRun      Code = "nothing-to-run" // the message has no calls: a loop is over
+	NothingToRun      Code = "nothing-to-run" // the message has no calls, and is the model's last word: a loop is over
+	ModelCut          Code = "model-cut"      // the message has no calls, and is not the model's last word: it ran into a limit
+	ModelBlocked      Code = "model-blocked"  // the same: the model or a filter refuses to go on
+	ModelPaused       Code = "model-paused"   // the same: it goes on once its message is sent back
+	ModelFailed       Code = "model-failed"   // the same: the provider, or its attempt at a call, failed
+	ModelUnclear      Code = "model-unclear"  // the same: for a reason that the node does not know
 	ArgumentsRefused  Code = "arguments-refused"
 	AnswersRefused    Code = "answers-refused"
 	NoInput           Code = "no-input"

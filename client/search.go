@@ -31,11 +31,14 @@ type Trace struct {
 // TraceQuery says which traces are looked for. Tool, principal, status and text must meet
 // in one call; several of one kind mean any of them.
 type TraceQuery struct {
-	Tools, Principals, Statuses []string
-	Text                        string    // words, and phrases in double quotes
-	Since, Until                time.Time // by their last and first events; zero: no bound
-	Oldest                      bool      // the oldest first; the newest otherwise
-	Page                        int       // traces of one request, 1 to 1000; 0 means 100
+	Tools, Principals []string
+	// Statuses are the kinds of ends, open for calls that have none, and unresolved for those
+	// whose effects are possible, whatever the kind of their end, and that nobody has resolved.
+	Statuses     []string
+	Text         string    // words, and phrases in double quotes
+	Since, Until time.Time // by their last and first events; zero: no bound
+	Oldest       bool      // the oldest first; the newest otherwise
+	Page         int       // traces of one request, 1 to 1000; 0 means 100
 }
 
 func (q TraceQuery) values() url.Values {

@@ -266,3 +266,11 @@ func OutcomeOf(e Event) *Outcome {
 	}
 	return nil
 }
+
+// Unresolved says whether an end of a call leaves open what the call has done: whatever
+// its kind, its effects are possible, and until a [Resolved] stands behind it somebody
+// must look. It is false for an event that ends no call.
+func Unresolved(e Event) bool {
+	o := OutcomeOf(e)
+	return o != nil && IsTerminal(e.Kind()) && o.Effects == EffectsPossible
+}

@@ -40,7 +40,7 @@ export async function again(ask, times = 3) {
     try {
       return await ask();
     } catch (e) {
-      const broken = e instanceof Problem ? e.code.startsWith("stream-") : e.message === "terminated"; // of fetch: the connection broke
+      const broken = e instanceof Problem ? e.code.startsWith("stream-") || e.code === "model-failed" : e.message === "terminated"; // of fetch: the connection broke
       if (!broken || failed === times) throw e;
       console.log(`[again] ${e.message}`);
     }

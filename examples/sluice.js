@@ -28,14 +28,20 @@ export class Sluice {
 
   /**
    * Runs the calls of a message and returns { assistant, messages }: the calls once more, each with an id of its own and
-   * arguments that are JSON, and their answers. turn has trace, turn and format; message is the provider's response, or its
-   * text as it came, in which no number has been rounded.
+   * arguments that are JSON, and their answers; null where it has none and is the model's last word. turn has trace, turn and
+   * format; message is the provider's response, or its text as it came, in which no number has been rounded. Throws a Problem
+   * where it has no calls, and the model was cut off, blocked or failed all the same.
    *
    * The node may be killed and started again meanwhile: the same trace and turn attach to what was submitted before.
    */
   async run(turn, message) {
     const text = typeof message === "string" ? message : JSON.stringify(message);
-    await this.#ask("POST", "/v1/turns", `${JSON.stringify(turn).slice(0, -1)},"message":${text}}`);
+    try {
+      await this.#ask("POST", "/v1/turns", `${JSON.stringify(turn).slice(0, -1)},"message":${text}}`);
+    } catch (e) {
+      if (e instanceof Problem && e.code === "nothing-to-run") return null;
+      throw e;
+    }
     return this.answers(turn);
   }
 
@@ -50,7 +56,7 @@ export class Sluice {
 
   /**
    * Passes a model's stream on while it comes, and then does what run does; nothing runs before the stream has ended well.
-   * Returns null where it asks for no call. Throws a Problem where it was cut or broken: nothing was submitted, and the model
+   * Returns null where it asks for no call and is the model's last word. Throws a Problem where it was cut or broken: nothing was submitted, and the model
    * can be asked again, under the same trace and turn.
    */
   async stream(turn, body, media = "text/event-stream") {

@@ -139,7 +139,7 @@ func passed(v View, call events.CallKey) (bool, error) {
 	switch {
 	case v.Turn.Ended == nil:
 		return false, nil
-	case c.Outcome != nil && c.Outcome.Effects == events.EffectsPossible && c.Resolved == nil:
+	case c.Unresolved():
 		return false, fmt.Errorf("call %s: %w: look whether it did, then resolve call %s as none or done", call, ErrUndoUnknown, v.Turn.Key.Call(0))
 	case c.Resolved != nil:
 		return c.Resolved.Effects == events.EffectsNone, nil

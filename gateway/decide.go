@@ -98,11 +98,11 @@ func (d *Desk) Decide(ctx context.Context, id ApprovalID, a Decision) (Decided, 
 		return Decided{}, fmt.Errorf("%s: %w: it is what the call's tool asks: answer that", id, lifecycle.ErrNotAsking)
 	}
 	if !a.Yes {
-		t, err := d.act(ctx, id.Call.TurnKey(), lifecycle.Reject{Call: id.Call.Offset, By: by, Asking: id.Asking, Note: wholeText(a.Note)})
+		t, already, err := d.actAnew(ctx, id.Call.TurnKey(), lifecycle.Reject{Call: id.Call.Offset, By: by, Asking: id.Asking, Note: wholeText(a.Note)})
 		if err != nil {
 			return Decided{}, err
 		}
-		return decided(t, id, by), nil
+		return decided(t, id, by, already), nil
 	}
 	cmd := lifecycle.Approve{Call: id.Call.Offset, By: by, Asking: id.Asking, Scope: a.Scope, Hash: a.Hash, Note: wholeText(a.Note)}
 	if a.Args != nil {
@@ -115,29 +115,11 @@ func (d *Desk) Decide(ctx context.Context, id ApprovalID, a Decision) (Decided, 
 		}
 		cmd.Args, cmd.Secrets = &args, refs
 	}
-	t, err := d.act(ctx, id.Call.TurnKey(), cmd)
-	if err != nil && !saidBefore(t, id, by, cmd, err) {
+	t, already, err := d.actAnew(ctx, id.Call.TurnKey(), cmd)
+	if err != nil {
 		return Decided{}, err
 	}
-	return decided(t, id, by), nil
-}
-
-// saidBefore says whether a yes that comes too late is one that the same person has given
-// already, to the same asking and for the same arguments: whoever did not hear the answer
-// says it again, and the call may have run meanwhile.
-func saidBefore(t lifecycle.Turn, id ApprovalID, by events.Principal, cmd lifecycle.Approve, err error) bool {
-	c := t.Call(id.Call.Offset)
-	if c == nil || c.Approved == nil || c.Asked == nil || !errors.Is(err, lifecycle.ErrEnded) {
-		return false
-	}
-	a := c.Approved
-	hash := cmd.Hash
-	if cmd.Args != nil {
-		hash = cmd.Args.Hash
-	}
-	scope := cmp.Or(cmd.Scope, events.ScopeCall) == cmp.Or(a.Scope, events.ScopeCall)
-	return a.By.ID == by.ID && a.By.Kind == by.Kind && scope && (id.Asking == 0 || id.Asking == c.Asked.Number()) &&
-		(hash == "" || hash == a.Hash || cmd.Args == nil && hash == c.Asked.Hash)
+	return decided(t, id, by, already), nil
 }
 
 // passable refuses changed arguments that would only end the call, as far as the node
@@ -172,8 +154,9 @@ func (e refusedArgs) Error() string {
 
 func (e refusedArgs) Is(target error) bool { return target == lifecycle.ErrArgs }
 
-// decided is the answer that counts, for somebody who has given one, too.
-func decided(t lifecycle.Turn, id ApprovalID, by events.Principal) Decided {
+// decided is the answer that counts, for somebody who has given one: already says that it
+// was given before.
+func decided(t lifecycle.Turn, id ApprovalID, by events.Principal, already bool) Decided {
 	c := t.Call(id.Call.Offset)
 	if c == nil {
 		return Decided{ID: id.String(), By: by}
@@ -192,7 +175,7 @@ func decided(t lifecycle.Turn, id ApprovalID, by events.Principal) Decided {
 			out.Asked = c.Asked.Hash
 		}
 	}
-	if out.By.ID != by.ID || out.By.Kind != by.Kind {
+	if already {
 		out.Status = map[string]string{DecidedApproved: DecidedAlreadyApproved, DecidedDenied: DecidedAlreadyDenied}[out.Status]
 	}
 	return out

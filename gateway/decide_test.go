@@ -55,7 +55,7 @@ func TestDecideSaysWhoseAnswerCounts(t *testing.T) {
 		{"another hash", id(0, 1), Decision{Yes: true, By: ann, Hash: "sha256:0"}, "", lifecycle.ErrHash},
 		{"no object", id(0, 1), Decision{Yes: true, By: ann, Args: ptr("[1]")}, "", lifecycle.ErrArgs},
 		{"a yes", id(0, 1), Decision{Yes: true, By: ann, Note: "fine"}, "approved ann", nil},
-		{"the same again", id(0, 1), Decision{Yes: true, By: ann}, "approved ann", nil},
+		{"the same again", id(0, 1), Decision{Yes: true, By: ann}, "already_approved ann", nil},
 		{"of somebody else", id(0, 0), Decision{Yes: true, By: bob}, "already_approved ann", nil},
 		{"a no, then", id(0, 1), Decision{By: bob}, "", lifecycle.ErrNotAsking},
 		{"a no", id(1, 0), Decision{By: bob, Note: "no"}, "denied bob", nil},
@@ -118,8 +118,8 @@ func TestLargeArgumentsHaveAPage(t *testing.T) {
 	}
 }
 
-// TestYesAgainAfterTheEnd: who did not hear that a yes was taken says it again, and the call
-// may have run meanwhile. Anybody else, and another yes, comes too late.
+// TestYesAgainAfterTheEnd: who did not hear that a yes was taken says it again, another
+// says the same, and the call may have run meanwhile. Another answer comes too late.
 func TestYesAgainAfterTheEnd(t *testing.T) {
 	d, log := newDesk(t)
 	_, err := d.Submit(within(t), key1, echo(`{"v":1}`))
@@ -135,14 +135,19 @@ func TestYesAgainAfterTheEnd(t *testing.T) {
 	o.load(key1)
 	o.start(0)
 	o.settle(0, "done")
-	for _, again := range []Decision{{Yes: true, By: ann, Hash: asked, Note: "fine"}, {Yes: true, By: ann}, {Yes: true, By: ann, Scope: events.ScopeCall}} {
-		if got, err := d.Decide(within(t), id, again); err != nil || got.Status != DecidedApproved || got.At != first.At || got.Hash != first.Hash {
+	for _, again := range []Decision{
+		{Yes: true, By: ann, Hash: asked, Note: "fine"},
+		{Yes: true, By: ann},
+		{Yes: true, By: ann, Scope: events.ScopeCall},
+		{Yes: true, By: events.Principal{ID: "bob", Kind: "person"}},
+		{Yes: true, By: events.Principal{ID: "ann", Kind: "service"}, Hash: asked},
+	} {
+		if got, err := d.Decide(within(t), id, again); err != nil || got.Status != DecidedAlreadyApproved || got.By.ID != first.By.ID || got.At != first.At || got.Hash != first.Hash {
 			t.Errorf("%+v: %+v, %v", again, got, err)
 		}
 	}
 	other := `{"v":2}`
 	for name, late := range map[string]Decision{
-		"another person": {Yes: true, By: events.Principal{ID: "bob", Kind: "person"}}, "a service of that name": {Yes: true, By: events.Principal{ID: "ann", Kind: "service"}},
 		"for more": {Yes: true, By: ann, Scope: events.ScopeSession}, "to other arguments": {Yes: true, By: ann, Hash: "sha256:00"},
 		"with other arguments": {Yes: true, By: ann, Args: &other}, "a no": {By: ann},
 	} {

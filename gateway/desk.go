@@ -185,13 +185,19 @@ func (d *Desk) fresh(ctx context.Context, key events.TurnKey) (View, error) {
 // decide, append, wake, barrier, in that order. It returns the turn as it then
 // stood, with a refusal too.
 func (d *Desk) act(ctx context.Context, key events.TurnKey, cmd lifecycle.Command) (lifecycle.Turn, error) {
+	t, _, err := d.actAnew(ctx, key, cmd)
+	return t, err
+}
+
+// actAnew is act, and says whether everything was so already.
+func (d *Desk) actAnew(ctx context.Context, key events.TurnKey, cmd lifecycle.Command) (t lifecycle.Turn, already bool, err error) {
 	if err := key.Check(); err != nil {
-		return lifecycle.Turn{}, err
+		return t, false, err
 	}
 	v, err := d.fresh(ctx, key)
 	for range maxTries {
 		if err != nil {
-			return lifecycle.Turn{}, err
+			return t, false, err
 		}
 		s, done, err := d.append(ctx, v, cmd)
 		var moved *bus.Conflict
@@ -199,23 +205,23 @@ func (d *Desk) act(ctx context.Context, key events.TurnKey, cmd lifecycle.Comman
 		case errors.As(err, &moved):
 			v, err = d.load(ctx, key, moved.Last)
 			if err != nil {
-				return lifecycle.Turn{}, err
+				return t, false, err
 			}
 			continue
 		case err != nil:
-			return v.Turn, err
+			return v.Turn, false, err
 		case done:
-			return v.Turn, d.tell(ctx, v.Turn, v.seq(), d.newID())
+			return v.Turn, true, d.tell(ctx, v.Turn, v.seq(), d.newID())
 		}
-		t := lifecycle.FoldOn(v.Turn, s.Commit)
+		t = lifecycle.FoldOn(v.Turn, s.Commit)
 		d.seen(s, heardOf(t))
 		err = d.tell(ctx, t, s.Seq, s.Commit.ID)
 		if err == nil || errors.Is(err, ErrUntold) {
 			d.publish(ctx, t, s)
 		}
-		return t, err
+		return t, false, err
 	}
-	return v.Turn, fmt.Errorf("turn %s: %w: it moved on %d times: try again", key, bus.ErrConflict, maxTries)
+	return v.Turn, false, fmt.Errorf("turn %s: %w: it moved on %d times: try again", key, bus.ErrConflict, maxTries)
 }
 
 // append decides and appends one commit. done says that everything was so already.

@@ -107,6 +107,9 @@ func (e Envelope) Order() (Order, error) {
 	if len(calls) == 0 && len(m.Unanswered) > 0 {
 		return Order{}, onlyUnanswered(m.Unanswered[0])
 	}
+	if err := HaltProblem(m); err != nil {
+		return Order{}, err
+	}
 	if err := Declare(calls, e.Secrets); err != nil {
 		return Order{}, err
 	}

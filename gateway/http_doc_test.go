@@ -85,6 +85,9 @@ func TestProblemsAreDocumented(t *testing.T) {
 		status[strings.NewReplacer(" ", "", "-", "").Replace(http.StatusText(code))] = code
 	}
 	var wanted []string
+	for _, h := range halted {
+		wanted = append(wanted, "422 "+h.word)
+	}
 	for _, v := range verdicts {
 		wanted = append(wanted, fmt.Sprint(v.status, " ", v.word))
 	}

@@ -31,6 +31,8 @@ type Problem struct {
 
 	Fields []FieldProblem `json:"fields,omitempty"` // of an answer to a tool, that do not fit
 
+	Stop string `json:"stop,omitempty"` // why a model stopped that has not ended, in its provider's word
+
 	wait time.Duration // until it is worth asking again; 0: it is not known
 }
 

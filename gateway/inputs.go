@@ -89,11 +89,11 @@ func (d *Desk) Answer(ctx context.Context, id ApprovalID, a Answering) (Answered
 			return Answered{}, err
 		}
 	}
-	t, err := d.act(ctx, id.Call.TurnKey(), cmd)
+	t, already, err := d.actAnew(ctx, id.Call.TurnKey(), cmd)
 	if err != nil {
 		return Answered{}, err
 	}
-	return answeredBy(t, id, by), nil
+	return answeredBy(t, id, by, already), nil
 }
 
 // answers are one for each request, where one was given for all of them.
@@ -182,8 +182,9 @@ func (d *Desk) sealAnswer(ctx context.Context, call events.CallKey, a *events.In
 	return nil
 }
 
-// answeredBy are the answers that count, for somebody who has given some, too.
-func answeredBy(t lifecycle.Turn, id ApprovalID, by events.Principal) Answered {
+// answeredBy are the answers that count, for somebody who has given some: already says
+// that they were given before.
+func answeredBy(t lifecycle.Turn, id ApprovalID, by events.Principal, already bool) Answered {
 	c := t.Call(id.Call.Offset)
 	if c == nil || c.Answered == nil {
 		return Answered{ID: id.String(), By: by}
@@ -195,7 +196,7 @@ func answeredBy(t lifecycle.Turn, id ApprovalID, by events.Principal) Answered {
 	if first := c.Answered.By; first != nil {
 		out.By = *first
 	}
-	if out.By.ID != by.ID || out.By.Kind != by.Kind {
+	if already {
 		out.Status = AnsweredAlready
 	}
 	return out

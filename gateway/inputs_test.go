@@ -98,9 +98,9 @@ func TestAnswerOverHTTP(t *testing.T) {
 	d.want(404, "no-call", "POST", "/v1/turns/tr/tu/calls/9/answer", `{"action":"decline"}`)
 	const good = `{"principal":"ann","asking":1,"answers":[{"id":"q","action":"accept","content":{"name":"ann","age":18.0}}],"note":"sure"}`
 	d.want(200, `"status":"answered","id":"tr/tu/0@i1","tool":"echo","by":{"id":"ann","kind":"person","via":"loopback"}`, "POST", path, good)
-	d.want(200, `"status":"answered"`, "POST", path, good)
+	d.want(200, `"status":"already_answered"`, "POST", path, good)
 	d.want(200, `"status":"already_answered","id":"tr/tu/0@i1","tool":"echo","by":{"id":"ann"`, "POST", path, strings.Replace(good, "ann", "bob", 1))
-	d.want(200, `"status":"answered"`, "POST", path, `{"principal":"ann","asking":1,"action":"accept","content":{ "age": 18, "n\u0061me":"ann"}}`)
+	d.want(200, `"status":"already_answered"`, "POST", path, `{"principal":"ann","asking":1,"action":"accept","content":{ "age": 18, "n\u0061me":"ann"}}`)
 	d.want(409, "ann has answered already", "POST", path, `{"principal":"ann","asking":1,"action":"accept","content":{"name":"ann","age":19}}`)
 	d.want(409, "ann has answered already", "POST", path, `{"principal":"bob","action":"decline"}`)
 	d.want(200, `"approvals":[]`, "GET", "/v1/approvals", "")

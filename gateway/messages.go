@@ -19,6 +19,7 @@ type Messages struct {
 	Asked    json.RawMessage   // the model's message that these answer, with the same ids
 	Answered []json.RawMessage // in request order
 	Renamed  bool              // ids in it are not those that the caller's own message has: its were missing or repeated
+	Mended   bool              // Asked is not the caller's own message, for its ids or anything else: see codec.Mended
 }
 
 // Messages renders the answers of a turn as it stands, open calls included.
@@ -65,6 +66,9 @@ func (d *Desk) Render(ctx context.Context, t *projections.Turn, f codec.Format) 
 		return Messages{}, codecProblem(err)
 	}
 	out.Renamed = renamed(ids, calls) && f != codec.Neutral // whose answers say which call they answer
+	if out.Mended, err = codec.Mended(f, calls, o); err != nil {
+		return Messages{}, codecProblem(err)
+	}
 	if out.Asked, err = codec.RenderCalls(f, calls, o); err != nil {
 		return Messages{}, codecProblem(err)
 	}

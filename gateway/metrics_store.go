@@ -14,8 +14,8 @@ func (m *Metrics) Store(status func() (readstore.Status, error)) {
 	m.registry.MustRegister(storeMetrics{status})
 }
 
-// Standing tells, by a read store, what waits for people and what is unknown. It is
-// called once; standing is asked at each scrape, and must answer within a second or so.
+// Standing tells, by a read store, what waits for people and what is unresolved. It
+// is called once; standing is asked at each scrape, and must answer within a second or so.
 func (m *Metrics) Standing(standing func() (readstore.Standing, error), now func() time.Time) {
 	m.registry.MustRegister(standingMetrics{standing, now})
 }
@@ -29,7 +29,7 @@ type standingMetrics struct {
 var (
 	peopleWaiting = prometheus.NewDesc("sluice_people_waiting", "Calls of the log that wait for a person, by what they wait for.", []string{"kind"}, nil)
 	peopleOldest  = prometheus.NewDesc("sluice_people_oldest_seconds", "How long the first of them has waited; 0 where none waits.", nil, nil)
-	unresolved    = prometheus.NewDesc("sluice_unknown_unresolved", "Calls of the log that ended as unknown, and that nobody has resolved.", nil, nil)
+	unresolved    = prometheus.NewDesc("sluice_unknown_unresolved", "Calls of the log that may have had an effect, however they ended, and that nobody has resolved.", nil, nil)
 )
 
 // Describe is prometheus.Collector's.
@@ -56,7 +56,7 @@ func (m standingMetrics) Collect(out chan<- prometheus.Metric) {
 		oldest = max(0, m.now().Sub(s.Oldest).Seconds())
 	}
 	gauge(peopleOldest, oldest)
-	gauge(unresolved, float64(s.Unknown))
+	gauge(unresolved, float64(s.Unresolved))
 }
 
 // storeMetrics tells how a read store stands at the time of a scrape.

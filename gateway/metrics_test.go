@@ -42,7 +42,7 @@ func everyMetric(t *testing.T) (*Metrics, bus.Bus) {
 	})
 	m.Store(func() (readstore.Status, error) { return readstore.Status{State: readstore.StateFollowing}, nil })
 	m.Standing(func() (readstore.Standing, error) {
-		return readstore.Standing{Waiting: map[string]int{"approval": 2, "input": 1}, Oldest: now.Add(-time.Hour), Unknown: 4}, nil
+		return readstore.Standing{Waiting: map[string]int{"approval": 2, "input": 1}, Oldest: now.Add(-time.Hour), Unresolved: 4}, nil
 	}, func() time.Time { return now })
 	b := m.Around(log.View("one"))
 	return m, b
@@ -142,7 +142,7 @@ sluice_people_oldest_seconds 3600
 # TYPE sluice_people_waiting gauge
 sluice_people_waiting{kind="approval"} 2
 sluice_people_waiting{kind="input"} 1
-# HELP sluice_unknown_unresolved Calls of the log that ended as unknown, and that nobody has resolved.
+# HELP sluice_unknown_unresolved Calls of the log that may have had an effect, however they ended, and that nobody has resolved.
 # TYPE sluice_unknown_unresolved gauge
 sluice_unknown_unresolved 4
 # HELP sluice_nodes Nodes that renew their presence and do not drain.

@@ -334,6 +334,11 @@ func problemStatus(word string) int {
 			return v.status
 		}
 	}
+	for _, h := range halted {
+		if h.word == word {
+			return http.StatusUnprocessableEntity
+		}
+	}
 	if f := codec.Fault(word); streamVerdicts[f].title != "" {
 		return (&codec.StreamError{Fault: f}).Status()
 	}

@@ -72,6 +72,9 @@ var eventData = map[string]any{
 // streamFaults are the problems of streams that submit nothing.
 const streamFaults = "stream-cut stream-error stream-ambiguous stream-conflict stream-order stream-after-end stream-choices stream-malformed stream-format"
 
+// halts are the problems of messages that ask for no call and are no last word.
+const halts = " model-cut model-blocked model-paused model-failed model-unclear"
+
 // streamParams are what a submission says beside the stream itself.
 var streamParams = func() map[string]object {
 	flag := object{"type": "boolean"}
@@ -96,7 +99,7 @@ const exampleSubmission = `{"trace": "shop", "turn": "t1", "can_ask": true, "cal
 var operations = map[string]described{
 	"POST /v1/turns": {
 		id: "submit", about: "Submit a turn: the calls of one model response. The same ids again attach to the turn that is there.",
-		body: Envelope{}, example: exampleSubmission, problems: "submission-refused nothing-to-run turn-exists no-turn workspace " + streamFaults,
+		body: Envelope{}, example: exampleSubmission, problems: "submission-refused nothing-to-run turn-exists no-turn workspace " + streamFaults + halts,
 		answers: []answered{
 			{status: 200, about: "the turn has ended within wait_ms, and these are its messages", of: submitted{}},
 			{status: 202, about: "it is durable, and goes on", of: submitted{}},
@@ -106,7 +109,7 @@ var operations = map[string]described{
 		id: "submitStream", about: "Submit a model's stream as its provider sends it. Nothing is submitted before its own end.",
 		body: object{"type": "string", "description": "the provider's stream, as it comes"}, query: streamParams,
 		media:    []string{"text/event-stream", "application/x-ndjson", "application/jsonl", "application/json"},
-		problems: "submission-refused turn-exists no-turn workspace bad-id stream-silent " + streamFaults,
+		problems: "submission-refused turn-exists no-turn workspace bad-id stream-silent " + streamFaults + halts,
 		answers: []answered{
 			{status: 200, about: "the turn has ended within wait_ms, or the stream asks for no call; with Accept: text/event-stream what comes of it as it comes", of: streamed{}},
 			{status: 202, about: "it is durable, and goes on", of: streamed{}},

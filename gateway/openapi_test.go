@@ -63,6 +63,11 @@ func TestOpenAPINamesEveryProblem(t *testing.T) {
 			}
 		}
 	}
+	for _, h := range halted {
+		if !named["422 "+h.word] {
+			t.Errorf("the problem 422 %s is no route's: put it into operations", h.word)
+		}
+	}
 	for _, v := range verdicts {
 		if key := fmt.Sprint(v.status, " ", v.word); !named[key] {
 			t.Errorf("the verdict %s is no route's: put it into operations", key)

@@ -199,3 +199,31 @@ func TestAnswersWithTheirOwnIDsBringNoMessage(t *testing.T) {
 		}
 	}
 }
+
+// TestAMendedMessageIsBrought: ids that are good, and something else that would be refused.
+func TestAMendedMessageIsBrought(t *testing.T) {
+	for part, c := range map[string]struct {
+		f     codec.Format
+		calls string
+	}{
+		`"arguments":"{\"invalid_json\":`: {codec.OpenAI, `[{"id":"c1","function":{"name":"echo","arguments":"{\"v\":1"}}]`},
+		`"input":{"invalid_json":`:        {codec.Anthropic, `[{"type":"tool_use","id":"c1","name":"echo","input":"{\"v\":1"}]`},
+		`"name":"functions__echo"`:        {codec.OpenAI, `[{"id":"c1","function":{"name":"functions.echo","arguments":"{}"}}]`},
+	} {
+		d, _ := newDesk(t)
+		m, err := codec.Decode(c.f, []byte(c.calls))
+		must(t, err)
+		s := echo(`{}`)
+		s.Calls, s.Format = m.Calls, string(c.f)
+		_, err = d.Submit(within(t), key1, s)
+		must(t, err)
+		v, err := d.Get(within(t), key1)
+		must(t, err)
+		got, err := d.Messages(within(t), v, "")
+		must(t, err)
+		var out submitted
+		if out.tell(got); got.Renamed || !strings.Contains(string(out.Asked), part) {
+			t.Errorf("%s: %+v", c.calls, out)
+		}
+	}
+}

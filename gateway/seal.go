@@ -239,7 +239,7 @@ func unsecret(s events.TurnSubmitted, answers []*events.Result) (events.TurnSubm
 // discreet is the problem without the secrets that its words repeat from a request.
 func (p *Problem) discreet() *Problem {
 	out := *p
-	out.Detail, out.Next = secrets.Redact(p.Detail), secrets.Redact(p.Next)
+	out.Detail, out.Next, out.Stop = secrets.Redact(p.Detail), secrets.Redact(p.Next), secrets.Redact(p.Stop)
 	out.Fields = slices.Clone(p.Fields)
 	for i := range out.Fields {
 		out.Fields[i].Why = secrets.Redact(out.Fields[i].Why)

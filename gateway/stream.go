@@ -77,8 +77,8 @@ type streamed struct {
 	Stop string `json:"stop,omitempty"` // in the provider's word
 }
 
-// stateNothing is the state of a stream that ended well and asks for no call: there is no
-// turn then.
+// stateNothing is the state of a stream that is a model's last word, and so asks for no
+// call: there is no turn then.
 const stateNothing = "nothing"
 
 // nothing is the answer to such a stream: its ids are those that were sent.
@@ -145,6 +145,9 @@ func (a *API) readStream(w http.ResponseWriter, r *http.Request, in streamIn, se
 		case errors.Is(err, io.EOF):
 			rest = time.Time{}
 			m, err := in.stream.End()
+			if err == nil {
+				err = HaltProblem(m)
+			}
 			return m, StreamProblem(err)
 		case ctx.Err() != nil:
 			return codec.Message{}, ctx.Err()

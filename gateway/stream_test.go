@@ -150,7 +150,6 @@ func TestStreamThatAsksForNothing(t *testing.T) {
 	d.want(404, "no-turn", "GET", "/v1/turns/tr/tu", "")
 }
 
-// TestStreamThatSubmitsNothing: what did not end well leaves no trace, and says why.
 // TestStreamWithCallsOfOthers: calls of kinds that are not run here are named, by each way in.
 func TestStreamWithCallsOfOthers(t *testing.T) {
 	const (
@@ -182,6 +181,7 @@ func marshalled(v any) []byte {
 	return b
 }
 
+// TestStreamThatSubmitsNothing: what did not end well leaves no trace, and says why.
 func TestStreamThatSubmitsNothing(t *testing.T) {
 	d := newDoor(t, nil)
 	for i, c := range []struct {

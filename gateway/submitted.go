@@ -24,8 +24,8 @@ type submitted struct {
 	NotTaken map[string]any    `json:"not_taken,omitempty"`
 	Format   codec.Format      `json:"format,omitempty"`   // of Messages
 	Messages []json.RawMessage `json:"messages,omitempty"` // once the turn has ended
-	// Asked is the model's message with the ids that Messages answer: only where they are
-	// not those of the message that was submitted.
+	// Asked is the model's message that Messages answer, as it may be sent back: only where
+	// its ids, names or arguments are not those of the message that was submitted.
 	Asked json.RawMessage `json:"assistant,omitempty"`
 	// Unanswered are calls in the message that was submitted which are neither run nor
 	// answered here: whoever submitted it answers them.
@@ -54,7 +54,7 @@ func submittedOf(t Ticket, state string, o Order) submitted {
 // tell puts the answers into what is answered.
 func (s *submitted) tell(m Messages) {
 	s.Format, s.Messages = m.Format, m.Answered
-	if m.Renamed {
+	if m.Mended {
 		s.Asked = m.Asked
 	}
 }

@@ -169,7 +169,7 @@ func (d *decider) late(c Late) error {
 		return nil // already so
 	}
 	d.emit(c.Call, e)
-	if c.Outcome.Class == events.ClassOK && d.resolvable(call) { // its own success: the effect has happened
+	if c.Outcome.Class == events.ClassOK && call.Unresolved() { // its own success: the effect has happened
 		d.emit(c.Call, resolvedBy(e))
 	}
 	return nil
@@ -187,12 +187,6 @@ func saidAlready(call *Call, c Late) bool {
 	return same(said(*call.Outcome), said(c.Outcome))
 }
 
-// resolvable says whether how the call ended is still open. A duplicate has had no
-// effect of its own: its holder's is what is open.
-func (d *decider) resolvable(c *Call) bool {
-	return !c.Open() && c.Last != events.KindDeduplicated && c.Outcome != nil && c.Outcome.Effects == events.EffectsPossible && c.Resolved == nil
-}
-
 func (d *decider) resolve(c Resolve) error {
 	call := d.t.Call(c.Call)
 	switch {
@@ -206,7 +200,7 @@ func (d *decider) resolve(c Resolve) error {
 		return fmt.Errorf("call %d: %w yet: it has not ended", c.Call, ErrNothing)
 	case call.Last == events.KindDeduplicated:
 		return fmt.Errorf("call %d: %w: it ran nothing; resolve %s, whose answer it has", c.Call, ErrNothing, call.Terminal.(*events.Deduplicated).Of)
-	case !d.resolvable(call):
+	case !call.Unresolved():
 		return fmt.Errorf("call %d: %w: how it ended is known", c.Call, ErrNothing)
 	}
 	d.emit(c.Call, &events.Resolved{By: c.By, Effects: c.Effects, Result: c.Result, Note: c.Note})

@@ -115,7 +115,7 @@ func afterLoss(v events.Verdict) (action, reason string) {
 func (d *decider) unknownAfterLoss(c *Call, reason string) {
 	o := d.outcome(c, events.ClassLost, effectsUnanswered(c), lostResult(reason))
 	d.emit(c.Offset, &events.Unknown{Outcome: o, Why: events.UnknownOwnerLost})
-	if i := slices.IndexFunc(c.Late, func(l *events.LateResult) bool { return l.Outcome.Class == events.ClassOK }); i >= 0 && d.resolvable(d.t.Calls[c.Offset]) {
+	if i := slices.IndexFunc(c.Late, func(l *events.LateResult) bool { return l.Outcome.Class == events.ClassOK }); i >= 0 && d.t.Calls[c.Offset].Unresolved() {
 		d.emit(c.Offset, resolvedBy(c.Late[i])) // the evidence came first
 	}
 }

@@ -81,7 +81,7 @@ func standing(h *Call, of string) (DedupeRuling, *events.Deduplicated) {
 	case h.Last == events.KindDeduplicated:
 		e := h.Terminal.(*events.Deduplicated)
 		return KeyReuse, &events.Deduplicated{Of: e.Of, Outcome: e.Outcome, As: e.As}
-	case h.Outcome.Effects == events.EffectsPossible && h.Resolved == nil:
+	case h.Unresolved():
 		return KeyBlocked, nil
 	}
 	d := &events.Deduplicated{Of: of, Outcome: *h.Outcome, As: h.Last}

@@ -70,8 +70,10 @@ func (d *decider) approve(c Approve) error {
 		return fmt.Errorf("call %d: %w", c.Call, ErrNoCall)
 	case call.Asked != nil && c.Asking != 0 && c.Asking != call.Asked.Number():
 		return superseded(call, c.Asking)
-	case call.Approved != nil && call.Open():
-		return approvedAlready(call, c) // the first durable decision wins
+	case call.Approved != nil && saidAgain(call, c):
+		return nil // whoever says it, and whatever has become of the call since
+	case call.Approved != nil && call.Open(): // the first durable decision wins
+		return fmt.Errorf("call %d: %w: %s has approved it already, with other arguments or another scope", c.Call, ErrNotAsking, call.Approved.By.ID)
 	}
 	call, err := d.asking(c.Call)
 	switch {
@@ -90,17 +92,13 @@ func (d *decider) approve(c Approve) error {
 	return nil
 }
 
-// approvedAlready is the answer to a second yes: the same again is no error, and who
-// agrees to something else must hear that it is not what runs.
-func approvedAlready(call *Call, c Approve) error {
-	hash, scope := cmp.Or(c.Hash, call.Asked.Hash), cmp.Or(c.Scope, events.ScopeCall)
+// saidAgain says whether a yes is the one that the call has.
+func saidAgain(call *Call, c Approve) bool {
+	hash := cmp.Or(c.Hash, call.Asked.Hash)
 	if c.Args != nil {
 		hash = c.Args.Hash
 	}
-	if hash == call.Approved.Hash && scope == call.Approved.Scope {
-		return nil
-	}
-	return fmt.Errorf("call %d: %w: %s has approved it already, with other arguments or another scope", call.Offset, ErrNotAsking, call.Approved.By.ID)
+	return hash == call.Approved.Hash && cmp.Or(c.Scope, events.ScopeCall) == cmp.Or(call.Approved.Scope, events.ScopeCall)
 }
 
 // superseded is the answer to who decides about another asking than the call's last.
@@ -252,6 +250,18 @@ func (t Turn) sessionYes(call *Call, v events.Verdict) *events.SessionYes {
 		}
 	}
 	return nil
+}
+
+// AgreedBefore says whether the trace leaves to the turn a yes for the session to a call of
+// the tool with arguments of that hash. Whether it holds for the call as it is judged now,
+// its tool's and the policy's versions and its files, Judge and Begin find.
+func AgreedBefore(t Turn, tool, hash string) bool {
+	if t.Planned == nil || hash == "" {
+		return false
+	}
+	in := t.Planned.Inherited
+	return slices.Contains(in.Approvals, SessionApproval(tool, hash)) ||
+		slices.ContainsFunc(in.Session, func(y events.SessionYes) bool { return y.Tool == tool && y.Hash == hash && sameAsker(&y, t.Submitted) })
 }
 
 // Bound are the files that the call's approval holds for: its own, or the one for the

@@ -69,6 +69,12 @@ type Call struct {
 // Open says that the call has no terminal yet.
 func (c *Call) Open() bool { return c.Phase != PhaseEnded }
 
+// Unresolved says that the call has ended, that what it did is open, and that nobody has
+// resolved it. A duplicate has had no effect of its own: its holder's is what is open.
+func (c *Call) Unresolved() bool {
+	return c.Terminal != nil && events.Unresolved(c.Terminal) && c.Resolved == nil
+}
+
 // Turn is the fold of one turn's events. A Turn is never changed: Evolve makes
 // a new one, and older ones stay valid.
 type Turn struct {

@@ -113,13 +113,14 @@ func (rs Rules) authorize(r Request) Verdict {
 func Floor() Rules { return New(Config{})[:2] }
 
 // Settle turns a collected verdict into one that can be acted upon: no decision is
-// deny, ask is deny where nobody can be asked, and ids are sorted.
+// deny, ask is deny where nobody can be asked and nobody has agreed before, and ids are
+// sorted.
 func Settle(v Verdict, r Request) Verdict {
 	switch {
 	case v.Decision == "":
 		v.Decision, v.Policies = Deny, []string{ruleDefault}
 		v.Reason = "No rule permits this operation; use one of the tools that read or write files."
-	case v.Decision == Ask && !r.CanAsk:
+	case v.Decision == Ask && !r.CanAsk && !r.Agreed:
 		v.Decision = Deny
 		v.Reason = strings.TrimSuffix(v.Reason, ".") + " (a person would have to agree, and nobody can be asked)."
 	}

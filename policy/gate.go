@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/sluice-run/sluice/events"
@@ -15,7 +16,7 @@ func AllowGate(r Request) Verdict {
 	}
 	if !r.Known {
 		return deny(events.UnknownTool, "allow.unknown",
-			"There is no tool named "+shown(r.Tool)+"; call one of the tools in the list by its exact name.")
+			"There is no tool named "+shown(cmp.Or(r.Said, r.Tool))+"; call one of the tools in the list by its exact name.")
 	}
 	for _, list := range r.Allowlists {
 		if list != nil && !slices.Contains(list, r.Tool) && !slices.Contains(list, "*") {

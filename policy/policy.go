@@ -28,10 +28,12 @@ type Request struct {
 	// empty one that is not nil holds nothing.
 	Allowlists [][]string
 	Tool       string
-	Known      bool // a tool of that name is registered
+	Said       string // how the model spelled Tool; "": the same way
+	Known      bool   // a tool of that name is registered
 	Tier       events.Tier
 	Mode       string // events.ModeRead or events.ModeWrite
-	CanAsk     bool   // somebody can be asked; otherwise ask is deny
+	CanAsk     bool   // somebody can be asked; otherwise ask is deny, but for Agreed
+	Agreed     bool   // somebody has said yes before to these very arguments, for the rest of the trace
 	Network    bool   // the operator allows the network
 	Workspace  string // absolute; "" where the call has none
 	Args       json.RawMessage

@@ -162,6 +162,12 @@ func TestRowsAlone(t *testing.T) {
 	if v := (Rules{}).Authorize(Request{Known: true, Mode: events.ModeWrite, Op: events.Operation{Class: events.OpRead}}); v.Decision != Deny || !slices.Equal(v.Policies, []string{ruleDefault}) {
 		t.Errorf("no rules at all: %+v", v)
 	}
+	spelled := Request{Tool: "functions__echo", Said: "functions.echo", Mode: events.ModeWrite, Op: events.Operation{Class: events.OpRead}}
+	for _, v := range []Verdict{AllowGate(spelled), Default().Authorize(spelled)} {
+		if !strings.Contains(v.Reason, `"functions.echo"`) { // in the model's own word
+			t.Errorf("%+v", v)
+		}
+	}
 }
 
 func TestCodesAndPointers(t *testing.T) {

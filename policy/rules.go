@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+
 	"github.com/sluice-run/sluice/events"
 )
 
@@ -10,7 +12,7 @@ func unknownTool(r Request) Finding {
 	}
 	return Finding{
 		Decision: Deny, Code: events.UnknownTool,
-		Reason: "There is no tool named " + shown(r.Tool) + "; call one of the tools in the list by its exact name.",
+		Reason: "There is no tool named " + shown(cmp.Or(r.Said, r.Tool)) + "; call one of the tools in the list by its exact name.",
 	}
 }
 

@@ -68,7 +68,7 @@ func judge(e ended) verdict {
 		return judgeInput(asks)
 	}
 	if isOwn {
-		v.claim, v.after = own.Effects, own.After
+		v.claim, v.after, v.absent = own.Effects, own.After, own.Absent
 		if own.Result != nil {
 			v.result = *own.Result
 		}
@@ -83,7 +83,6 @@ func judge(e ended) verdict {
 		}
 	case isOwn:
 		v.class, v.err, v.answered = ownFailure(own)
-		v.absent = own.Absent && v.class == events.ClassUnavailable
 	case errors.Is(e.err, context.DeadlineExceeded), errors.Is(e.err, os.ErrDeadlineExceeded):
 		v.class, v.err = events.ClassTimeout, &events.Error{Code: events.Timeout, Message: "a time limit inside the tool passed before it had an answer"}
 	case errors.Is(e.err, context.Canceled):

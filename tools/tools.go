@@ -156,8 +156,9 @@ type Error struct {
 	After   time.Duration  // the other side's Retry-After; 0 means none
 	Result  *events.Result // output to keep beside the error; nil means none
 
-	// Absent says that there is nobody now who could run the tool, and nobody was asked:
-	// no evidence for its circuit. Who comes back is not kept waiting by an open one.
+	// Absent says that nobody was there who could have run the tool, or had come to the
+	// call before its time was over: no evidence for its circuit. Who comes back is not kept
+	// waiting by an open one.
 	Absent bool
 }
 
@@ -176,6 +177,6 @@ type Report struct {
 	Input     *InputRequired // what the tool asks a person, within its bounds; nil: it asks nothing
 	Answered  bool           // the tool itself answered, success or failure
 	Confirmed bool           // nothing of the attempt runs any more
-	Absent    bool           // nobody was asked: see Error
+	Absent    bool           // nobody came to it: see Error
 	Pids      []int          // what may still run, if not Confirmed
 }

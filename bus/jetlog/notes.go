@@ -70,17 +70,18 @@ func (b *Bus) Publish(ctx context.Context, s bus.Stored, tools map[int]string) e
 	}
 	for i, r := range s.Commit.Records {
 		tool := tools[r.Call]
-		subject := bus.LiveSubject(r.Event.Kind(), tool, s.Commit.Turn, r.Call)
-		if b.cfg.SubjectInterest != nil && !b.cfg.SubjectInterest(subject) {
-			continue
-		}
-		body, err := bus.CloudEvent(s, i, tool)
-		if err != nil {
-			return fmt.Errorf("live event: %w", err)
-		}
-		m := nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {"application/cloudevents+json"}}}
-		if err := b.live.nc.PublishMsg(&m); err != nil {
-			return fmt.Errorf("live event on %s: %w", subject, unavailable(err))
+		for _, subject := range bus.LiveSubjects(r.Event, tool, s.Commit.Turn, r.Call) {
+			if b.cfg.SubjectInterest != nil && !b.cfg.SubjectInterest(subject) {
+				continue
+			}
+			body, err := bus.CloudEvent(s, i, tool)
+			if err != nil {
+				return fmt.Errorf("live event: %w", err)
+			}
+			m := nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {"application/cloudevents+json"}}}
+			if err := b.live.nc.PublishMsg(&m); err != nil {
+				return fmt.Errorf("live event on %s: %w", subject, unavailable(err))
+			}
 		}
 	}
 	return nil

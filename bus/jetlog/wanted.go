@@ -1,6 +1,10 @@
 package jetlog
 
-import "github.com/sluice-run/sluice/bus"
+import (
+	"slices"
+
+	"github.com/sluice-run/sluice/bus"
+)
 
 // Wanted is bus.Live's. Where the server is another process, it is always true.
 func (b *Bus) Wanted(s bus.Stored, tools map[int]string) bool {
@@ -8,7 +12,7 @@ func (b *Bus) Wanted(s bus.Stored, tools map[int]string) bool {
 		return true
 	}
 	for _, r := range s.Commit.Records {
-		if b.cfg.SubjectInterest(bus.LiveSubject(r.Event.Kind(), tools[r.Call], s.Commit.Turn, r.Call)) {
+		if slices.ContainsFunc(bus.LiveSubjects(r.Event, tools[r.Call], s.Commit.Turn, r.Call), b.cfg.SubjectInterest) {
 			return true
 		}
 	}

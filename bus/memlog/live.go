@@ -32,7 +32,9 @@ func (v *View) Publish(ctx context.Context, s bus.Stored, tools map[int]string) 
 		if err != nil {
 			return fmt.Errorf("tell live of commit %s: %w", s.Commit.ID, err)
 		}
-		all = append(all, told{bus.LiveSubject(r.Event.Kind(), tools[r.Call], s.Commit.Turn, r.Call), body})
+		for _, subject := range bus.LiveSubjects(r.Event, tools[r.Call], s.Commit.Turn, r.Call) {
+			all = append(all, told{subject, body})
+		}
 	}
 	if err := v.enter(ctx); err != nil {
 		return fmt.Errorf("tell live of commit %s: %w", s.Commit.ID, err)

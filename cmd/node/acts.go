@@ -31,7 +31,7 @@ func (a *app) withDesk(ctx context.Context, do func(*gateway.Desk) error) error 
 	if err != nil {
 		return errors.Join(err, ses.Close())
 	}
-	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log, Vault: values})
+	desk := gateway.NewDesk(gateway.DeskConfig{Bus: ses.Bus, Now: ses.Now, Log: log, Vault: values, Refuses: a.set.refusing(ctx)})
 	err = do(desk)
 	if errors.Is(err, lifecycle.ErrNoTurn) {
 		err = fmt.Errorf("%w in the log %s", err, a.set.logNamed())

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-run/sluice/cmd/internal/show"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/gateway"
+	"github.com/sluice-run/sluice/lifecycle"
 )
 
 // describe is one event in a line for a person.
@@ -39,9 +40,14 @@ func detail(e events.Event) string {
 	case *events.TurnCompleted:
 		return show.Counts(e.Counts)
 	case *events.Denied:
+		if e.By != nil {
+			return byWhom(fmt.Sprintf("%s %s ", e.Gate, e.Code), *e.By, lifecycle.NoteOf(e))
+		}
 		return fmt.Sprintf("%s %s: %s", e.Gate, e.Code, show.Short(e.Reason, 160))
 	case *events.ApprovalRequested:
 		return tell(onLine(e.Asks))
+	case *events.Approved:
+		return approvedBy(e)
 	case *events.InputRequested:
 		return tell(onLine(askedFor(e)))
 	case *events.InputGiven:
@@ -97,6 +103,18 @@ func givenBy(e *events.InputGiven) string {
 		what = append(what, a.ID+" "+a.Action)
 	}
 	return byWhom(show.Short(strings.Join(what, ", "), 120)+" ", *e.By, e.Note)
+}
+
+// approvedBy is whose yes a call has, and what it is to.
+func approvedBy(e *events.Approved) string {
+	what := ""
+	if e.Args != nil {
+		what = "with other arguments "
+	}
+	if e.Scope == events.ScopeSession {
+		what += "for the session "
+	}
+	return byWhom(what, e.By, e.Note)
 }
 
 // byWhom is who did something, and their words.

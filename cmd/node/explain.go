@@ -203,7 +203,7 @@ func (s *settings) told() (map[string]string, error) {
 		return nil, err
 	}
 	out := map[string]string{
-		toldVerb: cmp.Or(s.verb, verbServe), toldWays: s.alike,
+		toldVerb: cmp.Or(s.verb, verbServe), toldWays: s.alike, toldSits: strings.Join(s.mcpDoor.approvers, ","),
 		"workspace": workspace, "fixtures": strconv.FormatBool(s.fixtures), "network": strconv.FormatBool(s.network),
 	}
 	for name, path := range map[string]string{"principals": s.principals, "policy": s.policy} {

@@ -65,9 +65,10 @@ func (a *app) answerVerb(use, about, long string, answer func(ctx context.Contex
 const aboutAnswers = "Without @asking it is the call's last asking that is answered. The first durable answer counts: a later one is told\n" +
 	"whose it was. What is answered is printed first; with --hash, an answer to anything else than what you saw is refused."
 
-const aboutChanges = "\n\nArguments given with --args pass all gates again. A node's door (--as) refuses those that do not fit the tool's schema, or\n" +
-	"that the policy denies, and the call waits on; without --as they are judged once the yes stands, and what is denied then\n" +
-	"has ENDED the call: check them with sluice-node explain first. The model is told that a person changed them, and to what."
+const aboutChanges = "\n\nArguments given with --args pass all gates again. The node on --data, and a node's door (--as), refuse those that do not\n" +
+	"fit the tool's schema, or that the policy denies, and the call waits on. Where neither is there, or has the tool, they are\n" +
+	"judged once the yes stands, and what is denied then has ENDED the call. The model is told that a person changed them, and\n" +
+	"to what."
 
 // approve is the verb that says yes.
 func (a *app) approve() *cobra.Command {

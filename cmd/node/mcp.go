@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +26,8 @@ import (
 type speaking struct {
 	principal, trace, approver string
 	join, here                 bool
+
+	persons atomic.Pointer[map[string]string] // who sits at which agent's client, as the node behind has been told
 }
 
 // mcp is the verb that an agent starts as its MCP server.
@@ -105,10 +109,17 @@ func (a *app) speaks(sp *speaking) (mcp.Streams, mcp.Config, error) {
 		return s, mcp.Config{}, err
 	}
 	conf, err := a.set.mcpConfig(allow)
-	if sp.approver != "" {
-		conf.Approver = func(events.Principal) string { return sp.approver }
-	}
+	own := conf.Approver
+	conf.Approver = func(asker events.Principal) string { return cmp.Or(sp.approver, own(asker), sp.atNode(asker)) }
 	return s, conf, err
+}
+
+// atNode is who sits at an agent's client, as the node behind the door has been told.
+func (sp *speaking) atNode(asker events.Principal) string {
+	if persons := sp.persons.Load(); persons != nil {
+		return (*persons)[asker.ID]
+	}
+	return ""
 }
 
 // closable is a reader that can be closed, where it is one.

@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"github.com/sluice-run/sluice/bus/jetlog"
 	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools/mcp"
 )
@@ -40,5 +41,28 @@ func TestServersThatAreWanting(t *testing.T) {
 	two := []checkedServer{{Server: "a", State: mcp.Down}, {Server: "b", State: mcp.Up}, {Server: "c", State: mcp.Down}}
 	if err := wanting([]mcp.Server{{Name: "a"}, {Name: "b"}, {Name: "c"}}, two); err == nil || err.Error() != "servers a, c are not all that their entries say" {
 		t.Error(err)
+	}
+}
+
+// TestWhoSitsAtAnAgent: the node behind the door at the streams has been told, and so has who
+// starts the command, whose word comes first.
+func TestWhoSitsAtAnAgent(t *testing.T) {
+	for approver, want := range map[string]string{"": "ada", "bob": "bob"} {
+		sp := &speaking{principal: "coder", approver: approver}
+		a := &app{set: &settings{workspace: t.TempDir()}}
+		_, conf, err := a.speaks(sp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := conf.Approver(events.Principal{ID: "coder"}); got != approver {
+			t.Errorf("without a node: %q", got)
+		}
+		s := &standing{app: a, told: sp}
+		if err := s.fits(jetlog.Running{More: map[string]string{toldVerb: verbServe, toldSits: "coder=ada,tester=eve"}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := conf.Approver(events.Principal{ID: "coder"}); got != want {
+			t.Errorf("at the client of coder sits %q, want %q", got, want)
+		}
 	}
 }

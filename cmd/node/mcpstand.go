@@ -37,7 +37,7 @@ func (s *standing) behind(ctx context.Context) error {
 		err := s.one(ctx)
 		_, misused := errors.AsType[*exit.Failure](err)
 		switch {
-		case ctx.Err() != nil && !misused:
+		case ctx.Err() != nil && (!misused || errors.Is(err, context.Canceled)): // it was on its way as the agent left
 			return nil
 		case err != nil && !errors.Is(err, errGone):
 			return err
@@ -140,7 +140,8 @@ const (
 // Names of what a node tells others of itself.
 const (
 	toldVerb = "verb"
-	toldWays = "settings" // see alikeOf
+	toldWays = "settings"     // see alikeOf
+	toldSits = "mcp-approver" // who sits at which agent's client, as the setting has it
 )
 
 // fits says whether this door may stand behind a node, and notes whether another one may
@@ -152,10 +153,15 @@ func (s *standing) fits(r jetlog.Running) error {
 			"give both the same settings, or run sluice-node serve with them, and mcp with none")
 	}
 	s.waits = s.told.join || verb != verbMCP && verb != verbSubmit
+	persons, err := mcpDoorSettings{approvers: strings.FieldsFunc(r.More[toldSits], func(r rune) bool { return r == ',' })}.approversOf()
+	if err != nil {
+		return err
+	}
+	s.told.persons.Store(&persons)
 	if verb == verbMCP {
 		return nil
 	}
-	if err := s.set.noNodeFlags(); err != nil {
+	if err = s.set.noNodeFlags(); err != nil {
 		return err
 	}
 	ownDoor := func(name string) bool { return strings.HasPrefix(name, "mcp-") } // the one at the streams

@@ -81,8 +81,8 @@ func (a *app) policyCheck() *cobra.Command {
 			if err := a.noteTools(set); err != nil {
 				return err
 			}
-			if ids := set.Missing(); len(ids) > 0 {
-				a.note("note: %s", missing(ids))
+			for _, text := range warnings(set) {
+				a.note("note: %s", show.Short(text, 2000))
 			}
 			n := len(set.Policies())
 			return a.say(map[string]any{"policy": set.Version(), "policies": n}, "%s: %d policies, %s\n", show.Short(path, 300), n, set.Version())

@@ -105,7 +105,7 @@ func (s *serving) reload(who actor) (version string, err error) {
 		s.log.Error("the policy does not load: the one before stays in force", "policy", s.set.policy, "version", version, "by", who, "error", err)
 	} else {
 		s.log.Info("the policy was read anew", "policy", s.set.policy, "version", version, "before", before, "by", who)
-		warnMissing(s.log, s.node.judge.set.Load())
+		warnLoaded(s.log, s.node.judge.set.Load())
 	}
 	if err := s.announce(); err != nil {
 		s.log.Warn("other processes could not be told of the policy", "error", err)

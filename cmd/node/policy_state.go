@@ -169,7 +169,7 @@ func (s *settings) warnPolicy(log *slog.Logger, workspace string) {
 		}
 	}
 	if set, err := policyfile.Load(s.policy); err == nil && s.policy != "" { // who starts a node says what does not load
-		warnMissing(log, set)
+		warnLoaded(log, set)
 	}
 }
 
@@ -179,9 +179,18 @@ func missing(ids []string) string {
 		"; what these hold back is let through: sluice-node policy default prints them, to be copied or, with an id kept, changed"
 }
 
-func warnMissing(log *slog.Logger, set *cedar.Set) {
+// warnings are what whoever gives a node a policy should know of it, though it loads.
+func warnings(set *cedar.Set) []string {
+	out := set.Warnings()
 	if ids := set.Missing(); len(ids) > 0 {
-		log.Warn(missing(ids))
+		out = append(out, missing(ids))
+	}
+	return out
+}
+
+func warnLoaded(log *slog.Logger, set *cedar.Set) {
+	for _, text := range warnings(set) {
+		log.Warn(text)
 	}
 }
 

@@ -56,7 +56,7 @@ func (a *app) policyTest() *cobra.Command {
 			"    principal: {id: builder, kind: agent, parents: [lead]}\n" +
 			"    mode: write                    # or read_only\n" +
 			"    can_ask: true\n" +
-			"    network: false\n" +
+			"    network: false                 # true: as a node with --network, which has Fetch\n" +
 			"    workspace: /srv/work\n" +
 			"    allow: [Read, Bash]\n" +
 			"    time: 2026-06-01T12:00:00Z     # of the judgement; this one where none is given\n" +
@@ -86,7 +86,7 @@ func (a *app) testPolicy(paths []string, cover bool) error {
 	if err != nil {
 		return err
 	}
-	gates, err := a.set.gates(set)
+	gates, err := a.set.caseGates(set)
 	if err != nil {
 		return err
 	}
@@ -130,8 +130,24 @@ func (r *report) add(t tested) {
 	r.Cases = append(r.Cases, t)
 }
 
+// caseGates are those of a node without the network and of one with it, which has more
+// tools: a case says which it is about.
+func (s *settings) caseGates(set *cedar.Set) (map[bool]actors.Gates, error) {
+	out := make(map[bool]actors.Gates)
+	for _, network := range []bool{false, true} {
+		node := *s
+		node.network = network
+		gates, err := node.gates(set)
+		if err != nil {
+			return nil, err
+		}
+		out[network] = gates
+	}
+	return out, nil
+}
+
 // try asks about one case.
-func (s *settings) try(gates actors.Gates, f *caseFile, i int) (tested, error) {
+func (s *settings) try(by map[bool]actors.Gates, f *caseFile, i int) (tested, error) {
 	c, d := &f.Cases[i], f.Defaults
 	out := tested{File: f.name, Line: f.lines[i], Case: c.title()}
 	raw, err := c.raw()
@@ -154,8 +170,8 @@ func (s *settings) try(gates actors.Gates, f *caseFile, i int) (tested, error) {
 	if err != nil {
 		return out, exit.Misused(fmt.Errorf("%s: defaults: time: %w", f.name, err), "write it as 2026-01-31T08:00:00Z")
 	}
+	gates := by[either(c.Network, d.Network, s.network)]
 	gates.Now = func() time.Time { return at }
-	gates.Network = either(c.Network, d.Network, s.network)
 	var x gateway.Explained
 	if c.Operation != nil {
 		x = judged(gates, turn, where, c, raw)

@@ -310,7 +310,7 @@ func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
 			Format   codec.Format      `json:"format"`
 			Messages []json.RawMessage `json:"messages"`
 			Asked    json.RawMessage   `json:"assistant,omitempty"`
-		}{t.Key.Trace, t.Key.Turn, t.Attached, t.NotTaken, m.Format, m.Answered, withIDs(m)})
+		}{t.Key.Trace, t.Key.Turn, t.Attached, t.NotTaken, m.Format, m.Answered, mended(m)})
 	}
 	if m.Renamed {
 		a.note("%s: ids of calls were missing or repeated, so that these messages name others: --json also gives the model's message that has them", name)
@@ -321,10 +321,9 @@ func (a *app) printMessages(t gateway.Ticket, m gateway.Messages) error {
 	return nil
 }
 
-// withIDs is the model's message with the ids that the answers name, where the caller's own
-// has others.
-func withIDs(m gateway.Messages) json.RawMessage {
-	if !m.Renamed {
+// mended is the model's message that the answers are to, where the caller's own is another.
+func mended(m gateway.Messages) json.RawMessage {
+	if !m.Mended {
 		return nil
 	}
 	return m.Asked

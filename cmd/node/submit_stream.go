@@ -42,7 +42,7 @@ func (a *app) message(sub *submission, from string) (codec.Format, codec.Message
 		return "", m, exit.Misused(fmt.Errorf("%s: %w", from, err), "give a provider's message as it came; --input says whose")
 	}
 	a.tellUnanswered(m.Unanswered)
-	return format, m, nil
+	return format, m, gateway.HaltProblem(m)
 }
 
 // tellUnanswered says which calls of a message are the agent's own to run.
@@ -106,6 +106,9 @@ func (a *app) streamBody(sub *submission, from string) (codec.Format, json.RawMe
 	m, err := s.End()
 	if err != nil {
 		return "", nil, refused(err)
+	}
+	if err := gateway.HaltProblem(m); err != nil {
+		return "", nil, err
 	}
 	sub.stop, sub.calls, sub.left = m.Reason, len(m.Calls), m.Unanswered
 	body, err := s.Whole()

@@ -93,7 +93,11 @@ func (a *app) throughMessages(ctx context.Context, d *door, t gateway.Ticket, su
 	if _, err := d.ask(ctx, "messages", body, &m); err != nil {
 		return err
 	}
-	return a.printMessages(t, gateway.Messages{Format: m.Format, Asked: m.Asked, Answered: m.Messages, Renamed: otherIDs(e, m.Format, m.Asked)})
+	out := gateway.Messages{Format: m.Format, Asked: m.Asked, Answered: m.Messages, Renamed: otherIDs(e, m.Format, m.Asked)}
+	if sent, err := codec.Decode(e.Format, e.Message); err == nil {
+		out.Mended, _ = codec.Mended(m.Format, sent.Calls, codec.Options{}) // the door knows the format
+	}
+	return a.printMessages(t, out)
 }
 
 // otherIDs says whether the message asked has other ids than the one that was submitted.

@@ -30,7 +30,7 @@ async function whole(turn) {
   const text = await response.text();
   const { content } = JSON.parse(text);
   for (const block of content) if (block.type === "text") console.log(block.text);
-  return [content, content.some((block) => block.type === "tool_use") ? await sluice.run(turn, text) : null];
+  return [content, await sluice.run(turn, text)]; // which knows whether a message without calls is the end, or was cut off
 }
 
 async function streamed(turn) {

@@ -27,9 +27,14 @@ for (let n = 1; ; n++) {
 
 async function whole(turn) {
   const response = await gemini.models.generateContent({ model, contents, config });
-  const parts = response.candidates[0].content?.parts ?? [];
+  const parts = response.candidates?.[0]?.content?.parts ?? [];
   for (const { text, thought } of parts) if (text && !thought) console.log(text);
-  return [parts, response.functionCalls?.length ? await sluice.run(turn, { candidates: response.candidates }) : null];
+  return [parts, await sluice.run(turn, said(response))]; // which knows whether a response without calls is the end, or was cut off
+}
+
+/** What Sluice needs of a response: the model's message, or why there is none. */
+function said({ candidates, promptFeedback }) {
+  return { candidates, promptFeedback };
 }
 
 async function streamed(turn) {
@@ -43,7 +48,7 @@ async function streamed(turn) {
           if (part.text && !part.thought) process.stdout.write(part.text);
           parts.push(part);
         }
-        await to.write(new TextEncoder().encode(JSON.stringify({ candidates: chunk.candidates }) + "\n"));
+        await to.write(new TextEncoder().encode(JSON.stringify(said(chunk)) + "\n"));
       }
       await to.close();
     } catch (e) {

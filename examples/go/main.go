@@ -128,26 +128,23 @@ func (a *agent) whole(ctx context.Context, turn client.Submission) (more bool, e
 	}
 	var completion struct {
 		Choices []struct {
-			Message struct {
-				Content string
-				Calls   []json.RawMessage `json:"tool_calls"`
-			}
+			Message struct{ Content string }
 		}
 	}
 	if err := json.Unmarshal(raw, &completion); err != nil || len(completion.Choices) != 1 {
 		return false, errors.Join(fmt.Errorf("the model: %.200s", raw), err)
 	}
-	message := completion.Choices[0].Message
-	fmt.Fprintln(a.out, message.Content)
-	if len(message.Calls) == 0 {
-		return false, nil
-	}
+	content := completion.Choices[0].Message.Content
+	fmt.Fprintln(a.out, content)
 	turn.Message = raw // as it came
 	done, err := a.sluice.Run(ctx, turn)
-	if err != nil {
+	switch {
+	case errors.Is(err, client.NothingToRun): // it has no calls, and the model had ended: a problem like ModelCut says that it had not
+		return false, nil
+	case err != nil:
 		return false, err
 	}
-	return true, a.told(ctx, done, message.Content)
+	return true, a.told(ctx, done, content)
 }
 
 // streamed relays the model's stream, and shows its words. A stream that broke has submitted
@@ -164,7 +161,7 @@ func (a *agent) streamed(ctx context.Context, turn client.Submission) (more bool
 		fmt.Fprintln(a.out)
 		var p *client.Problem
 		switch {
-		case errors.As(err, &p) && strings.HasPrefix(string(p.Code()), "stream-"), errors.Is(err, io.ErrUnexpectedEOF):
+		case errors.As(err, &p) && strings.HasPrefix(string(p.Code()), "stream-"), errors.Is(err, client.ModelFailed), errors.Is(err, io.ErrUnexpectedEOF):
 			fmt.Fprintln(a.out, "[again]", err)
 			continue
 		case err != nil || done.State == "nothing":

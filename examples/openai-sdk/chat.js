@@ -27,7 +27,7 @@ async function whole(turn) {
   const completion = await openai.chat.completions.create({ model, messages, tools });
   const { message } = completion.choices[0];
   if (message.content) console.log(message.content);
-  return [message, message.tool_calls?.length ? await sluice.run(turn, completion) : null];
+  return [message, await sluice.run(turn, completion)]; // which knows whether a message without calls is the end, or was cut off
 }
 
 async function streamed(turn) {

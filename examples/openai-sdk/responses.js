@@ -26,7 +26,7 @@ for (let n = 1; ; n++) {
 async function whole(turn) {
   const response = await openai.responses.create({ model, input, tools, store: false });
   if (response.output_text) console.log(response.output_text);
-  return [response.output, asks(response) ? await sluice.run(turn, response) : null];
+  return [response.output, await sluice.run(turn, response)]; // which knows whether one without calls is the end, or was cut off
 }
 
 async function streamed(turn) {
@@ -44,8 +44,4 @@ async function shown(body) {
   }
   console.log();
   return last;
-}
-
-function asks({ output }) {
-  return output.some((item) => item.type === "function_call");
 }

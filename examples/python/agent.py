@@ -59,9 +59,9 @@ def whole(sluice, turn, messages, tools):
     """Has the model answer at once. Returns its words, and the answers to its calls: None where there are none."""
     with ask(messages, tools, False) as response:
         raw = response.read()
-    message = json.loads(raw)["choices"][0]["message"]
-    print(message["content"] or "")
-    return message["content"], sluice.run(turn, raw) if message.get("tool_calls") else None
+    content = json.loads(raw)["choices"][0]["message"]["content"]
+    print(content or "")
+    return content, sluice.run(turn, raw)  # which knows whether a message without calls is the end, or was cut off
 
 
 def streamed(sluice, turn, messages, tools):
@@ -74,7 +74,7 @@ def streamed(sluice, turn, messages, tools):
             print()
             return "".join(said), answers
         except Problem as e:
-            if not e.code.startswith("stream-"):
+            if not e.code.startswith("stream-") and e.code != "model-failed":
                 raise
             print(f"\n[again] {e}")
     raise SystemExit("the model's stream broke three times")
@@ -103,4 +103,7 @@ def show(messages):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Problem as e:
+        raise SystemExit(f"agent: error: {e}") from None

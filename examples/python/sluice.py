@@ -33,13 +33,19 @@ class Sluice:
         return self._ask("GET", f"/v1/tools?format={format}")
 
     def run(self, turn, message):
-        """Runs the calls of a message, and returns what answers does.
+        """Runs the calls of a message, and returns what answers does: None where it has none and is the model's last word.
 
         turn has trace, turn and format; message is the provider's response as it came, in bytes, in which no number has been
         rounded. The node may be killed and started again meanwhile: the same trace and turn attach to what was submitted before.
+        Raises a Problem where it has no calls, and the model was cut off, blocked or failed all the same.
         """
         body = json.dumps(turn)[:-1].encode() + b',"message":' + message + b"}"
-        self._ask("POST", "/v1/turns", body)
+        try:
+            self._ask("POST", "/v1/turns", body)
+        except Problem as e:
+            if e.code == "nothing-to-run":
+                return None
+            raise
         return self.answers(turn)
 
     def answers(self, turn):
@@ -57,8 +63,8 @@ class Sluice:
     def stream(self, turn, chunks, media="text/event-stream"):
         """Passes a model's stream on while it comes, and then does what run does; nothing runs before the stream has ended well.
 
-        chunks are its bytes. Returns None where it asks for no call. Raises a Problem where it was cut or broken: nothing was
-        submitted, and the model can be asked again, under the same trace and turn.
+        chunks are its bytes. Returns None where it asks for no call and is the model's last word. Raises a Problem where it was
+        cut or broken: nothing was submitted, and the model can be asked again, under the same trace and turn.
         """
         kept = bytearray()
 

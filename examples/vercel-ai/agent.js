@@ -39,12 +39,11 @@ for (let n = 1; ; n++) {
 
 async function whole(turn) {
   const begun = new Promise((resolve) => { relay = resolve; });
-  const { text, content, toolCalls } = await generateText({ model, messages, tools });
+  const { text, content } = await generateText({ model, messages, tools });
   if (text) console.log(text);
-  if (!toolCalls.length) return [content, null];
-  // The provider's own words, which say more than what the SDK makes of them.
-  await sluice.run({ ...turn, format: "openai" }, await new Response(await begun).text());
-  return [content, await asked(turn)];
+  // The provider's own words, which say more than what the SDK makes of them: also whether the end is one.
+  const answers = await sluice.run({ ...turn, format: "openai" }, await new Response(await begun).text());
+  return [content, answers && (await asked(turn))];
 }
 
 async function streamed(turn) {

@@ -176,10 +176,9 @@ export class Worker {
         const found = await tool.probe(task, args);
         return { type: "found", found: found != null, result: { text: found ?? "" } };
       }
-      const out = await tool.run(task, args);
-      return { type: "result", result: typeof out === "string" ? { text: out } : { text: JSON.stringify(out), data: out } };
+      return { type: "result", result: result(await tool.run(task, args)) };
     } catch (err) { // a fault of the tool's, if it is no ToolError: what it did by then is done
-      return { type: "error", error: err instanceof ToolError ? err.said : { message: `${err.name}: ${err.message}` } };
+      return { type: "error", error: err instanceof ToolError ? err.said : { message: err instanceof Error ? `${err.name}: ${err.message}` : String(err) } };
     }
   }
 
@@ -191,6 +190,12 @@ export class Worker {
       say({ type: "part", seq: last.seq, part: i + 1, parts, data: body.subarray(i * PART, (i + 1) * PART).toString("base64") });
     }
   }
+}
+
+/** What a tool gave as the model gets it: a text as it is, nothing as nothing, all else as JSON. */
+function result(out) {
+  if (out === undefined || out === null) return {};
+  return typeof out === "string" ? { text: out } : { text: JSON.stringify(out), data: out };
 }
 
 const later = (ms) => new Promise((done) => { setTimeout(done, ms).unref(); });

@@ -212,8 +212,7 @@ class Worker:
                 found = probe(task, **task.work["args"])
                 return {"type": "found", "found": found is not None, "result": {"text": found or ""}}
             inspect.signature(run).bind(task, **task.work["args"])
-            out = run(task, **task.work["args"])
-            return {"type": "result", "result": {"text": out} if isinstance(out, str) else {"text": json.dumps(out, ensure_ascii=False, separators=(",", ":")), "data": out}}
+            return {"type": "result", "result": result(run(task, **task.work["args"]))}
         except ToolError as err:
             return {"type": "error", "error": err.said}
         except Exception as err:  # a fault of the tool's: what it did by then is done
@@ -226,3 +225,12 @@ class Worker:
         parts = [body[i:i + PART] for i in range(0, len(body), PART)]
         for i, part in enumerate(parts):
             task.say({"type": "part", "seq": last["seq"], "part": i + 1, "parts": len(parts), "data": base64.b64encode(part).decode()})
+
+
+def result(out):
+    """What a tool gave as the model gets it: a text as it is, nothing as nothing, all else as JSON."""
+    if out is None:
+        return {}
+    if isinstance(out, str):
+        return {"text": out}
+    return {"text": json.dumps(out, ensure_ascii=False, separators=(",", ":"), allow_nan=False), "data": out}  # NaN is no JSON: a fault of the tool's

@@ -7,10 +7,12 @@
 package codec
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/sluice-run/sluice/events"
 )
@@ -225,6 +227,30 @@ func IDs(f Format, calls []events.RawCall, o Options) ([]string, error) {
 		return nil, err
 	}
 	return c.ids(askedFor(calls), o.Seen), nil
+}
+
+// Mended says whether RenderCalls gives the model's message otherwise than the model wrote
+// it: a call has another id or name, or arguments that were something else than a JSON
+// object. Sent back as it was, providers would refuse it.
+func Mended(f Format, calls []events.RawCall, o Options) (bool, error) {
+	ids, err := IDs(f, calls, o)
+	if err != nil || f == Neutral {
+		return false, err
+	}
+	for i, c := range calls {
+		name, said := functionName(c.Tool), cmp.Or(c.Said, c.Tool)
+		switch f {
+		case Gemini:
+			name = nameGemini(said)
+		case AISDK:
+			name = nameAISDK(said)
+		}
+		asIs := c.Custom || absent([]byte(strings.TrimSpace(c.Args.Text))) || string(object(c.Args.Text)) == c.Args.Text
+		if ids[i] != c.ProviderID || name != said || !asIs {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Turn is one turn of a conversation.

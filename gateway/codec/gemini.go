@@ -115,6 +115,9 @@ func reasonGemini(candidate map[string]json.RawMessage, path string) (string, er
 	return reason, err
 }
 
+// noCandidates is why there is none where the provider does not say.
+const noCandidates = "no candidates"
+
 // blocked is why there is no candidate.
 func blocked(feedback json.RawMessage) string {
 	m, err := optional(feedback, "")
@@ -124,7 +127,7 @@ func blocked(feedback json.RawMessage) string {
 	raw, _ := either(m, "blockReason", "block_reason", "")
 	reason, _ := text(raw, "")
 	if reason == "" {
-		return "no candidates"
+		return noCandidates
 	}
 	return "blocked: " + shorten(reason, 64)
 }

@@ -215,6 +215,11 @@ func (s *Stream) End() (Message, error) {
 		}
 	}
 	switch {
+	case s.events == 0 && s.frames.noStream() != nil:
+		return Message{}, s.fail(&StreamError{
+			Fault: FaultFormat, Err: ErrFormat,
+			Reason: fmt.Sprintf("this is no stream of events: it begins with %s", shorten(string(toUnicode(s.frames.noStream())), maxStray)),
+		})
 	case s.events == 0:
 		return Message{}, s.fail(fault(FaultCut, "there is no event in it"))
 	case s.asm == nil:

@@ -37,7 +37,8 @@ type frames struct {
 	line    []byte // of which the end has not come
 	name    []byte
 	data    []byte
-	some    bool // the event has data
+	some    bool   // the event has data
+	stray   []byte // the beginning of the first line that is none of server-sent events
 	json    elements
 }
 
@@ -142,8 +143,27 @@ func (f *frames) endLine(give func(event) error) error {
 			value = value[:MaxName]
 		}
 		f.name = append(f.name[:0], value...)
+	case "", "id", "retry": // a comment, and what says nothing here
+	default: // a field that nobody knows yet, or no event stream at all
+		if f.stray == nil {
+			f.stray = bytes.Clone(line[:min(len(line), maxStray)])
+		}
 	}
-	return nil // comments, id, retry, and fields that nobody knows yet
+	return nil
+}
+
+// maxStray is how much is shown of a text that is no stream, in bytes.
+const maxStray = 128
+
+// noStream is what the input begins with where it has no event and is none; nil where it is
+// a stream that has none, or was cut within the name of its first field.
+func (f *frames) noStream() []byte {
+	for _, field := range []string{"data", "event", "id", "retry"} {
+		if strings.HasPrefix(field, string(f.stray)) {
+			return nil
+		}
+	}
+	return f.stray
 }
 
 // endEvent gives the event whose last line has come, if it holds anything.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -93,8 +94,9 @@ type Door struct {
 	wg    sync.WaitGroup
 	left  sync.WaitGroup // of calls whose end is asked for, since nobody waits for them any more
 
-	showing sync.Mutex        // guards shown
+	showing sync.Mutex        // guards shown, and changes of edition
 	shown   map[string]string // the tools of the list, by name: a digest of what is told of each
+	edition atomic.Int64      // of the list: another one for each change; 0: there was none yet
 
 	mu     sync.Mutex
 	back   *backend

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -200,6 +201,51 @@ func TestClientsAreToldOfChanges(t *testing.T) {
 	if r := call(t, s, "srv__new", nil); !r.IsError || !strings.HasPrefix(say(r), string(events.UnknownTool)) {
 		t.Errorf("it is called all the same: %q", say(r))
 	}
+}
+
+// TestWhoHasNoListIsToldOfNone: at the streams a client hears of another list where it has
+// one, and not of the first, which comes with the node behind the door.
+func TestWhoHasNoListIsToldOfNone(t *testing.T) {
+	w := newWorld(t, making{})
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.door.Speak(t.Context(), Streams{In: inR, Out: outW})
+		_ = outW.Close()
+	}()
+	lines, told := bufio.NewScanner(outR), 0
+	lines.Buffer(nil, 1<<20)
+	ask := func(line string) {
+		t.Helper()
+		go func() { _, _ = io.WriteString(inW, line+"\n") }()
+		for lines.Scan() {
+			if !strings.Contains(lines.Text(), listChanged) {
+				return
+			}
+			told++
+		}
+		t.Fatalf("no answer to %s: %v", line, lines.Err())
+	}
+	changes := func(name string) {
+		t.Helper()
+		must(t, w.registry.Provide(name, []tools.Tool{w.effect(name + "__new")}))
+		_, _, err := w.door.refresh(t.Context())
+		must(t, err)
+	}
+	ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	changes("a")
+	ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	ask(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	if told != 0 {
+		t.Error("it is told that a list has changed which it has not had")
+	}
+	changes("b")
+	for told == 0 {
+		ask(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	}
+	_ = inW.Close()
+	must(t, <-ended)
 }
 
 // TestWhoComesIn: nobody without a token, each in its own name, and no session of another's.

@@ -41,13 +41,14 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &visit{who: who, traceparent: r.Header.Get("Traceparent"), request: r.Context()}
 	body, err := io.ReadAll(r.Body) // it is read already, and bounded
 	if err != nil {
-		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		refuse(w, http.StatusBadRequest, nil, unanswerable("the body cannot be read"))
 		return
 	}
 	h := d.http.brief
 	if v.stream = brief(r, body); !v.stream {
 		h = d.http.kept
-		if !d.mayGoOn(w, r, who) {
+		if status, err := d.mayGoOn(w, r, who); err != nil {
+			refuse(w, status, idOf(body), err)
 			return
 		}
 		if id := r.Header.Get(sessionHeader); id != "" {
@@ -65,9 +66,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id, err = idOf(asked), errNoSession
 	}
 	if err != nil {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write(refusal(id, err)) // whoever asked may have gone
+		refuse(w, http.StatusBadRequest, id, err)
 		return
 	}
 	r = r.Clone(r.Context())
@@ -95,6 +94,14 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.wg.Go(func() { d.leave(v, arrived(d.life, raw)) })
+}
+
+// refuse answers what is not taken. id is that of the message; nil: none.
+func refuse(w http.ResponseWriter, status int, id json.RawMessage, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store, no-transform")
+	w.WriteHeader(status)
+	_, _ = w.Write(refusal(id, err)) // whoever asked may have gone
 }
 
 // brief says whether a request needs no session: it says of which revision it is.
@@ -131,19 +138,18 @@ func ownerOf(who access.Identity) string {
 
 // mayGoOn refuses requests of a session that is somebody else's, and new sessions where
 // there are too many.
-func (d *Door) mayGoOn(w http.ResponseWriter, r *http.Request, who access.Identity) bool {
+func (d *Door) mayGoOn(w http.ResponseWriter, r *http.Request, who access.Identity) (status int, err error) {
 	id := r.Header.Get(sessionHeader)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if id != "" {
 		if owner, known := d.owners[id]; !known || owner != ownerOf(who) {
-			http.Error(w, "session not found", http.StatusNotFound) // which there are, is told to nobody
-			return false
+			return http.StatusNotFound, unanswerable("session not found: begin a new one with initialize") // which there are, is told to nobody
 		}
-		return true
+		return 0, nil
 	}
 	if r.Method != http.MethodPost {
-		return true // it is refused for having none
+		return 0, nil // it is refused for having none
 	}
 	d.forget()
 	mine := 0
@@ -154,10 +160,9 @@ func (d *Door) mayGoOn(w http.ResponseWriter, r *http.Request, who access.Identi
 	}
 	if len(d.owners) >= maxSessions || !who.Trusted && mine >= eachSessions {
 		w.Header().Set("Retry-After", "30")
-		http.Error(w, "too many sessions are open: end one with DELETE", http.StatusServiceUnavailable)
-		return false
+		return http.StatusServiceUnavailable, unanswerable("too many sessions are open: end one with DELETE")
 	}
-	return true
+	return 0, nil
 }
 
 // forget takes out the sessions that have ended. d.mu is held.
@@ -200,7 +205,7 @@ type reply struct {
 // WriteHeader is http.ResponseWriter's. No answer is kept by anybody.
 func (t *reply) WriteHeader(status int) {
 	h := t.Header()
-	if status == http.StatusBadRequest && t.asked != nil && strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+	if status >= http.StatusBadRequest && strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
 		t.refused = status
 		return
 	}
@@ -254,6 +259,7 @@ const (
 func (t *reply) refuse(words string) error {
 	status, id := t.refused, idOf(t.asked)
 	t.refused = 0
+	t.Header().Del("Content-Length") // of the words
 	e := &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: words}
 	switch {
 	case strings.HasPrefix(words, wordsUnknown) && id == nil:
@@ -266,6 +272,8 @@ func (t *reply) refuse(words string) error {
 		status, e.Code = http.StatusOK, jsonrpc.CodeInvalidParams
 	case strings.HasPrefix(words, wordsBroken):
 		e.Code = jsonrpc.CodeParseError
+	case status >= http.StatusInternalServerError:
+		e.Code = jsonrpc.CodeInternalError
 	}
 	t.Header().Set("Content-Type", "application/json")
 	t.WriteHeader(status)

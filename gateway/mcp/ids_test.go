@@ -95,7 +95,16 @@ func TestWhatIsNotTakenIsRefusedInJSON(t *testing.T) {
 			t.Errorf("%s: %d %s", body, status, said)
 		}
 	}
+	p.header.Set(sessionHeader, "nobodys")
+	if status, said := p.post(`{"jsonrpc":"2.0","id":2.5,"method":"ping"}`); status != http.StatusNotFound || !strings.Contains(said, `"id":2.5,"error":{"code":-32600,"message":"session not found: begin`) {
+		t.Errorf("a session that there is not: %d %s", status, said)
+	}
 	p.header.Del(sessionHeader)
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		if status, said := p.ask(method, ""); status != http.StatusBadRequest || !strings.HasPrefix(said, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`) {
+			t.Errorf("%s without a session: %d %s", method, status, said)
+		}
+	}
 	if status, said := p.post(`{"jsonrpc":"2.0","id":2.5,"method":"tools/call","params":{"name":"echo"}}`); status != http.StatusBadRequest ||
 		!strings.Contains(said, `"id":2.5,"error":{"code":-32600,"message":"there is no session: send initialize first`) {
 		t.Errorf("without a session: %d %s", status, said)
@@ -153,6 +162,9 @@ func TestIDsAtStreams(t *testing.T) {
 		}
 		return lines.Text()
 	}
+	if got := ask(`{"jsonrpc":"2.0","id":0,"method":"tools/list"}`); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":0,"error":{"code":-32600,`) {
+		t.Errorf("before initialize: %s", got)
+	}
 	ask(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
 	for _, id := range odd {
 		var m message
@@ -181,6 +193,19 @@ func TestIDsAtStreams(t *testing.T) {
 	}
 	if got := ask(`{"jsonrpc":"2.0","id":7,"method":"ping"}`); !strings.Contains(got, `"id":7,"result"`) {
 		t.Errorf("behind all of it: %s", got)
+	}
+	const held = `{"jsonrpc":"2.0","id":5.5,"method":"tools/call","params":{"name":"sleep","arguments":{"ms":600000}}}`
+	_, err := io.WriteString(inW, held+"\n")
+	must(t, err)
+	until(t, "the call runs", func() bool { return w.running() == 1 })
+	if got := ask(held); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a request has the id of another`) {
+		t.Errorf("the id of a call that runs: %s", got)
+	}
+	_, err = io.WriteString(inW, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5.5}}`+"\n")
+	must(t, err)
+	until(t, "the call is cancelled", func() bool { return w.running() == 0 })
+	if got := ask(`{"jsonrpc":"2.0","id":5.5,"method":"ping"}`); !strings.Contains(got, `"id":5.5,"result"`) { // and no answer to the call
+		t.Errorf("the id of a call that was cancelled: %s", got)
 	}
 	_ = inW.Close()
 	must(t, <-ended)
@@ -368,8 +393,10 @@ func (w *world) posterOf(revision string, header http.Header) *poster {
 }
 
 // post posts one, and reads all of the answer.
-func (p *poster) post(body string) (int, string) {
-	r, err := http.NewRequestWithContext(within(p.w.t), http.MethodPost, "http://"+p.w.at+"/mcp", strings.NewReader(body))
+func (p *poster) post(body string) (int, string) { return p.ask(http.MethodPost, body) }
+
+func (p *poster) ask(method, body string) (int, string) {
+	r, err := http.NewRequestWithContext(within(p.w.t), method, "http://"+p.w.at+"/mcp", strings.NewReader(body))
 	if err != nil {
 		p.w.t.Error(err)
 		return 0, ""

@@ -3,11 +3,13 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -197,12 +199,30 @@ func (l *linesOut) answer(id json.RawMessage, err error) {
 	_, _ = l.Write(append(refusal(id, err), '\n')) // who does not read will not be told
 }
 
+// codeCancelled is that of a request whose end was asked for: none of those that JSON-RPC
+// has for itself.
+const codeCancelled = -32800
+
+// wordsEarly are in what the SDK says of a request that comes before its session has begun.
+const wordsEarly = "is invalid during session initialization"
+
+// coded is an error as an error of JSON-RPC, each of which has a code. nil stays nil.
+func coded(err error) error {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case err == nil, ok && e.Code != 0:
+		return err
+	case errors.Is(err, context.Canceled):
+		return &jsonrpc.Error{Code: codeCancelled, Message: "the request was cancelled"}
+	case strings.Contains(err.Error(), wordsEarly):
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error() + ": send initialize and notifications/initialized first"}
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+}
+
 // refusal is the error of what was no message. Without an id it has the one that stands for none.
 func refusal(id json.RawMessage, err error) []byte {
-	e, ok := errors.AsType[*jsonrpc.Error](err)
-	if !ok {
-		e = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
-	}
+	e, _ := errors.AsType[*jsonrpc.Error](coded(err))
 	b, err := json.Marshal(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`

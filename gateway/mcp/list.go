@@ -97,16 +97,18 @@ func (d *Door) middleware(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		switch r := req.(type) {
 		case *sdk.ListToolsRequest:
-			return d.list(ctx, r)
+			res, err := d.list(ctx, r)
+			return res, coded(err)
 		case *sdk.CallToolRequest:
 			r.Params.Name = events.ToolName(r.Params.Name)
 			if _, known := d.tool(r.Params.Name); !known {
-				if _, err := d.refresh(ctx); err != nil {
-					return nil, err
+				if _, _, err := d.refresh(ctx); err != nil {
+					return nil, coded(err)
 				}
 			}
 		}
-		return next(ctx, method, req)
+		res, err := next(ctx, method, req)
+		return res, coded(err)
 	}
 }
 
@@ -119,29 +121,31 @@ func (d *Door) tool(name string) (Tool, bool) {
 
 // refresh reads the list anew. Where it cannot be had, the node may be going, and another
 // one come: it is tried for a while.
-func (d *Door) refresh(ctx context.Context) ([]Tool, error) {
+func (d *Door) refresh(ctx context.Context) (list []Tool, edition int64, err error) {
 	late := d.cfg.Now().Add(unreachable)
 	for {
 		back, err := d.soon(ctx)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		list, err := back.Tools(ctx)
 		switch {
 		case err == nil:
-			return d.show(list), nil
+			list, edition = d.show(list)
+			return list, edition, nil
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, 0, ctx.Err()
 		case back.ctx.Err() == nil && !d.cfg.Now().Before(late):
 			d.cfg.Log.Warn("the list of tools cannot be had", "err", err)
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the list of tools cannot be had now: try again"}
+			return nil, 0, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the list of tools cannot be had now: try again"}
 		}
 		pause(ctx, again)
 	}
 }
 
-// show makes the tools callable, and has clients told where the list has changed.
-func (d *Door) show(list []Tool) []Tool {
+// show makes the tools callable, and has clients told where the list has changed. It
+// returns those that the door shows, and which edition of the list that is.
+func (d *Door) show(list []Tool) (shown []Tool, edition int64) {
 	list = slices.DeleteFunc(slices.Clone(list), func(t Tool) bool { return !d.chosen(t.Name) })
 	d.showing.Lock()
 	defer d.showing.Unlock()
@@ -154,6 +158,9 @@ func (d *Door) show(list []Tool) []Tool {
 		}
 	}
 	fewer := len(next)-len(changed) < len(d.shown)
+	if fewer || len(changed) > 0 || d.edition.Load() == 0 {
+		d.edition.Add(1) // BEFORE anybody is told
+	}
 	if fewer && len(changed) == 0 && len(list) > 0 {
 		changed = list[:1] // the SDK tells of a change where something is added
 	}
@@ -171,7 +178,7 @@ func (d *Door) show(list []Tool) []Tool {
 	if len(d.all) > maxGone+len(list) {
 		d.forgetGone(next)
 	}
-	return list
+	return list, d.edition.Load()
 }
 
 // maxGone is how many tools are remembered that are not in the list any more.
@@ -216,10 +223,11 @@ func (d *Door) list(ctx context.Context, req *sdk.ListToolsRequest) (*sdk.ListTo
 	if v == nil {
 		return nil, errNoVisit
 	}
-	list, err := d.refresh(ctx)
+	list, edition, err := d.refresh(ctx)
 	if err != nil {
 		return nil, err
 	}
+	v.listed.Store(edition)
 	may := d.cfg.Allow(v.principal().ID)
 	list = slices.DeleteFunc(list, func(t Tool) bool { return t.Off || may != nil && !slices.Contains(may, t.Name) })
 	after := ""

@@ -2,7 +2,9 @@ package mcp
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -38,7 +40,7 @@ func (d *Door) Speak(ctx context.Context, s Streams) error {
 	defer context.AfterFunc(d.life, over)()
 	out := newLinesOut(s.Out, d.ids, own.Done())
 	in := &linesIn{from: s.In, read: bufio.NewReaderSize(s.In, 64<<10), ids: d.ids, back: out}
-	t := &streams{door: d, said: s, inner: &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: maxBody}}
+	t := &streams{door: d, said: s, out: out, inner: &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: maxBody}}
 	ss, err := d.kept.Connect(ctx, t, nil)
 	if err != nil {
 		return err
@@ -58,6 +60,7 @@ func (d *Door) Speak(ctx context.Context, s Streams) error {
 type streams struct {
 	door  *Door
 	said  Streams
+	out   *linesOut
 	inner sdk.Transport
 }
 
@@ -76,36 +79,62 @@ type streamsConn struct {
 	sdk.Connection
 	t *streams
 
-	mu     sync.Mutex
-	visits map[jsonrpc.ID]*visit
+	mu      sync.Mutex
+	visits  map[jsonrpc.ID]*visit // of requests without an answer
+	writing int                   // answers that are being written
+	listed  int64                 // which list of tools the client has; 0: none
 }
 
 // Read is sdk.Connection's.
 func (c *streamsConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	m, err := c.Connection.Read(ctx)
-	if errors.Is(err, io.EOF) {
-		c.lastAnswers(ctx)
+	for {
+		m, err := c.Connection.Read(ctx)
+		if errors.Is(err, io.EOF) {
+			c.lastAnswers(ctx)
+		}
+		r, ok := m.(*jsonrpc.Request)
+		if err != nil || !ok || c.visited(r) {
+			return m, err
+		}
+		c.t.out.answer(nil, unanswerable("a request has the id of another one that has no answer yet: give each its own"))
 	}
-	r, ok := m.(*jsonrpc.Request)
-	if err != nil || !ok {
-		return m, err
+}
+
+// visited notes who sends a request. It says no of one that has another's id: the answer to
+// either could be taken for the other's.
+func (c *streamsConn) visited(r *jsonrpc.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.IsCall() && c.visits[r.ID] != nil {
+		return false
+	}
+	if r.Method == cancelled {
+		c.unwanted(r.Params)
 	}
 	v := c.t.door.enter(&visit{
 		who: access.Identity{Trusted: true, Via: "streams"}, said: c.t.said.Principal, session: c.t.said.Trace, workspace: c.t.said.Workspace,
 	})
 	r.Extra = &sdk.RequestExtra{Header: http.Header{visitHeader: {v.id}}}
-	if !r.IsCall() {
+	if r.IsCall() {
+		c.visits[r.ID] = v
+	} else {
 		c.t.door.leave(v, false)
-		return m, nil
 	}
-	c.mu.Lock()
-	before := c.visits[r.ID]
-	c.visits[r.ID] = v
-	c.mu.Unlock()
-	if before != nil { // an id that is in use: the SDK refuses it
-		c.t.door.leave(before, false)
+	return true
+}
+
+// unwanted notes that a request's end is asked for. c.mu is held.
+func (c *streamsConn) unwanted(params json.RawMessage) {
+	var p struct {
+		ID any `json:"requestId"`
 	}
-	return m, nil
+	if json.Unmarshal(params, &p) != nil {
+		return
+	}
+	id, err := jsonrpc.MakeID(p.ID)
+	if v := c.visits[id]; err == nil && v != nil {
+		v.unwanted = true
+	}
 }
 
 // How long a client that has closed its end is still given answers, and how often it is
@@ -123,7 +152,7 @@ func (c *streamsConn) lastAnswers(ctx context.Context) {
 	defer look.Stop()
 	for {
 		c.mu.Lock()
-		open := len(c.visits)
+		open := len(c.visits) + c.writing
 		c.mu.Unlock()
 		if open == 0 {
 			return
@@ -140,19 +169,52 @@ func (c *streamsConn) lastAnswers(ctx context.Context) {
 	}
 }
 
-// Write is sdk.Connection's.
+// Write is sdk.Connection's. A client that has a list of tools is told that there is
+// another one, and one that has asked for the end of a request is not told of that.
 func (c *streamsConn) Write(ctx context.Context, m jsonrpc.Message) error {
-	err := c.Connection.Write(ctx, m)
-	r, ok := m.(*jsonrpc.Response)
-	if !ok {
-		return err
+	switch m := m.(type) {
+	case *jsonrpc.Request:
+		if m.Method == listChanged && !bytes.Contains(m.Params, []byte(metaMember)) && !c.outdated() {
+			return nil
+		}
+	case *jsonrpc.Response:
+		return c.answer(ctx, m)
 	}
+	return c.Connection.Write(ctx, m)
+}
+
+// listChanged tells that there is another list. One that was subscribed to says so in its
+// _meta.
+const listChanged = notifications + "tools/list_changed"
+
+// outdated says whether the client has a list of tools, and that is not the one of now.
+func (c *streamsConn) outdated() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listed != 0 && c.listed != c.t.door.edition.Load()
+}
+
+// answer writes an answer. Its id is free BEFORE the client has it, and may use it again.
+func (c *streamsConn) answer(ctx context.Context, r *jsonrpc.Response) error {
 	c.mu.Lock()
 	v := c.visits[r.ID]
 	delete(c.visits, r.ID)
+	c.writing++
 	c.mu.Unlock()
+	r.Error = coded(r.Error)
+	var err error
+	silent := v != nil && v.unwanted && r.Error != nil
+	if !silent {
+		err = c.Connection.Write(ctx, r)
+	}
 	if v != nil {
-		c.t.door.leave(v, err == nil)
+		c.t.door.leave(v, err == nil && !silent)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writing--
+	if v != nil && err == nil && v.listed.Load() != 0 {
+		c.listed = v.listed.Load()
 	}
 	return err
 }

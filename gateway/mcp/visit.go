@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -29,6 +30,8 @@ type visit struct {
 	workspace   string           // where its turns run; "" means as who has it
 	traceparent string           // of the request around it; "" means none
 	request     context.Context  // of the request around it, whose cause says why it ended; nil: there is none
+	unwanted    bool             // its end was asked for, at streams; guarded by their connection
+	listed      atomic.Int64     // which list of tools it is answered with; 0: none
 
 	mu   sync.Mutex
 	way  []*giving // answers that are on their way

@@ -46,6 +46,7 @@ type Set struct {
 	digest   string // SHA-256, in hex
 	files    []FileInfo
 	rules    []rule
+	doubts   []string                  // see Warnings
 	anybody  [numActions]shelf         // policies that do not look at the principal
 	somebody [numActions]shelf         // and those that do
 	whole    cost                      // of all policies

@@ -16,6 +16,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/policy"
 )
 
@@ -171,6 +172,11 @@ func (k *known) literal(uid types.EntityUID) string {
 		return fmt.Sprintf("the name in %s::\"\" is never empty", uid.Type)
 	}
 	switch uid.Type {
+	case typeTool:
+		if !events.ValidToolName(id) {
+			return fmt.Sprintf("no tool is called %s: a name is 1 to %d of A-Z a-z 0-9 _ -, and no pattern; for several tools write a condition, resource is Tool && resource.name like %s",
+				shown(id), events.MaxToolName, likePattern(id))
+		}
 	case typePath:
 		if clean := path.Clean(id); clean != id || policy.CheckPath(id) != nil {
 			return fmt.Sprintf("no path is called %s: write it relative to the workspace, without /, . and .. at its ends and in between; for others there are resource.inside and resource.path", shown(id))

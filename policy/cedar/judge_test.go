@@ -83,6 +83,8 @@ var verdicts = []struct {
 	{"forbid wins over ask and permit", everything + "@id(\"a\") @ask(\"w\") permit (principal, action, resource);@id(\"f\") forbid (principal, action, resource in Path::\"src\");", call(), "deny f"},
 	{"ask wins over permit", everything + "@id(\"a\") @ask(\"w\") permit (principal, action, resource in Path::\"src\");", call(), "ask a"},
 	{"nobody can be asked", "@id(\"a\") @ask(\"w\") permit (principal, action, resource);", call(func(r *policy.Request) { r.CanAsk = false }), "deny a"},
+	{"and nobody need be", "@id(\"a\") @ask(\"w\") permit (principal, action, resource);", call(func(r *policy.Request) { r.CanAsk, r.Agreed = false, true }), "ask a"},
+	{"who has agreed cannot be asked", "@id(\"a\") permit (principal, action, resource) when { context.can_ask };", call(func(r *policy.Request) { r.CanAsk, r.Agreed = false, true }), "deny default.deny"},
 	{"an ask for one part does not permit another", "@id(\"a\") @ask(\"w\") permit (principal, action, resource is Tool);", call(), "deny default.deny"},
 	{"all that forbid are named", "@id(\"b\") forbid (principal, action, resource);@id(\"a\") forbid (principal, action, resource is Path);", call(), "deny a b"},
 

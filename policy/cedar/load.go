@@ -66,7 +66,7 @@ func Load(files []File, o Options) (*Set, error) {
 	if len(l.faults) > 0 {
 		return nil, l.err()
 	}
-	s := &Set{digest: digest(files, o), files: l.infos(files), rules: l.rules, floor: policyFloor(), last: o.Rules}
+	s := &Set{digest: digest(files, o), files: l.infos(files), rules: l.rules, doubts: l.doubts, floor: policyFloor(), last: o.Rules}
 	s.index()
 	return s, nil
 }
@@ -99,6 +99,7 @@ type loader struct {
 	ids     map[string][]int // the places of an id in rules
 	taken   []string         // ids that no policy may have
 	faults  []Fault
+	doubts  []string // see Set.Warnings
 
 	guarding int // third powers of the uses of has and hasTag
 }

@@ -128,6 +128,9 @@ var refused = []struct{ name, text, want string }{
 	{"a host with a star", "forbid (principal, action, resource == Host::\"*.example.com\");", "no host is called"},
 	{"a URL as a host", "forbid (principal, action, resource == Host::\"https://example.com\");", "no host is called"},
 
+	{"a tool with a star", "forbid (principal, action, resource == Tool::\"mcp__*\");", "no tool is called \"mcp__*\": a name is 1 to 64 of A-Z a-z 0-9 _ -, and no pattern; for several tools write a condition, resource is Tool && resource.name like \"mcp__*\""},
+	{"a tool with a dot", "forbid (principal, action, resource) when { resource in [Tool::\"github.issues\"] };", "no tool is called"},
+
 	{"a byte order mark", "\xef\xbb\xbfpermit" + any3, "save it as plain UTF-8"},
 	{"UTF-16", "\xff\xfep\x00e\x00", "save it as plain UTF-8"},
 	{"UTF-16 without a mark", "p\x00e\x00r\x00", "a.cedar:1:2: the character U+0000 is not visible"},

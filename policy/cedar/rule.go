@@ -60,6 +60,10 @@ func (l *loader) policy(f File, n int, p *cedar.Policy, part []token) {
 	for _, c := range check(p) {
 		fault(c.near, "%s", c.text)
 	}
+	for _, c := range doubts(p) {
+		t := find(part, c.near)
+		l.doubts = append(l.doubts, (&Fault{f.Name, t.line, t.col, c.text}).Error())
+	}
 	l.ids[r.ID] = append(l.ids[r.ID], len(l.rules))
 	l.rules = append(l.rules, r)
 }

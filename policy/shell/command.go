@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -10,9 +11,7 @@ func (c *classifier) simple(args []word, piped bool) {
 	if !c.step() {
 		return
 	}
-	if c.inside++; c.inside == 1 { // a command behind a wrapper has no words but the wrapper's
-		c.collectHosts(args[1:])
-	}
+	c.inside++
 	before := len(c.found)
 	defer func() {
 		if c.inside--; c.inside == 0 && len(c.found) > before { // what its words are is not known for sure
@@ -20,6 +19,7 @@ func (c *classifier) simple(args []word, piped bool) {
 		}
 	}()
 	name := args[0]
+	c.addresses(name, args[1:])
 	if !name.plain() || name.text == "" {
 		c.add(ruleIndirect, name.text)
 		c.hidden(args[1:], piped)
@@ -39,6 +39,27 @@ func (c *classifier) simple(args []word, piped bool) {
 		}
 		c.add(ruleUnknown, name.text)
 		c.operandsOf(args[1:])
+	}
+}
+
+// addresses records those among the arguments of a command, but for one that knows which
+// of its words they are: a wrapper, and a program of the network. Those of a reading
+// command are texts, and what it looks for: they count where the line holds another
+// command that may be handed them.
+func (c *classifier) addresses(name word, args []word) {
+	base := baseName(name.text)
+	if _, reads := readers[name.text]; reads && name.plain() {
+		before := len(c.hosts)
+		c.collectHosts(slices.DeleteFunc(slices.Clone(args), func(w word) bool { return !w.plain() }))
+		c.texts, c.hosts = append(c.texts, c.hosts[before:]...), c.hosts[:before]
+		return
+	}
+	w := wrappers[base]
+	if r := askedBy[base]; (w == nil || !w.same) && (r != ruleMove && r != ruleWrite && r != ruleOwner || networks(base)) {
+		c.handed = true
+	}
+	if w == nil && !networks(base) {
+		c.collectHosts(args)
 	}
 }
 
@@ -92,56 +113,6 @@ func family(base string) string {
 	return strings.TrimRight(base, "0123456789.-")
 }
 
-// operandsOf records what may be files among the arguments of a command that a
-// person will be asked about.
-func (c *classifier) operandsOf(args []word) {
-	for _, w := range args {
-		if w.plain() && !w.flag() && w.text != "" && !strings.Contains(w.text, "://") && len(w.text) <= 256 &&
-			strings.IndexFunc(w.text, special) < 0 {
-			c.paths = append(c.paths, w.text)
-		}
-	}
-}
-
-// namesOf records what may be files among the arguments of a command that is not
-// understood as reading, also inside its flags and on either side of a colon, as in
-// git archive HEAD:path, docker -v path:place.
-func (c *classifier) namesOf(args []word) {
-	for _, w := range args {
-		if !w.plain() || len(w.text) > maxName || strings.Contains(w.text, "://") {
-			continue
-		}
-		if !w.flag() && w.text != "" {
-			c.names = append(c.names, w.text)
-		}
-		if _, value, ok := strings.Cut(w.text, "="); ok && value != "" {
-			c.names = append(c.names, value)
-		}
-		if left, _, ok := strings.Cut(w.text, ":"); ok {
-			c.names = append(append(c.names, present(left)...), c.namesInside(w.text)...)
-		}
-	}
-}
-
-// maxName is the length in bytes of the longest word that may be a file's name.
-const maxName = 4096
-
-// collectHosts records the URLs among the arguments of any command.
-func (c *classifier) collectHosts(args []word) {
-	for _, w := range args {
-		if !w.plain() || !strings.Contains(w.text, "://") {
-			continue
-		}
-		u := w.text
-		if flag, value, ok := strings.Cut(u, "="); ok && strings.HasPrefix(flag, "-") {
-			u = value
-		}
-		if len(u) <= 2048 && strings.IndexFunc(u, forbidden) < 0 && !strings.ContainsAny(u, " \n\t") {
-			c.hosts = append(c.hosts, u)
-		}
-	}
-}
-
 // askedBy are the names of commands that a person is asked about, by rule.
 var askedBy = func() map[string]*rule {
 	m := map[string]*rule{}
@@ -164,11 +135,12 @@ var askedBy = func() map[string]*rule {
 }()
 
 // What package managers are asked for that is no installing, by the first word: to start
-// a program of the project's, or to tell of what is installed, for which they may still
-// load code that the project names.
+// a program of the project's, or to tell of what is installed, or to give something away,
+// for which they may still load code that the project names.
 var (
 	startsScript = names("run run-script test start stop restart")
-	tellsPackage = names("ls list view info show outdated freeze search why explain depends")
+	tellsPackage = names("ls list view info show outdated freeze search why explain depends " +
+		"publish unpublish deprecate pack login logout whoami owner access token dist-tag")
 )
 
 // packaging is the rule for a package manager's line.
@@ -194,7 +166,14 @@ func (c *classifier) asked(base string, args []word) bool {
 	if r == ruleInstall {
 		r = packaging(args)
 	}
-	c.add(r, args[0].text)
+	what := args[0].text
+	if r == ruleUnknown {
+		what += " " + args[1].text
+	}
+	c.add(r, what)
+	if networks(base) {
+		c.connects(base, args[1:])
+	}
 	if r != ruleInstall {
 		c.operandsOf(args[1:])
 	}

@@ -157,7 +157,17 @@ func (c *classifier) gitNever(args []word) bool {
 	sub, rest, _ := subcommand(args)
 	sub = strings.ToLower(sub)
 	switch sub {
-	case "checkout", "reset", "clean", "restore":
+	case "restore":
+		if unstages(rest) {
+			return false
+		}
+		c.add(ruleDiscard, "git restore")
+	case "switch":
+		if !forces(rest) {
+			return false
+		}
+		c.add(ruleDiscard, "git switch by force")
+	case "checkout", "reset", "clean":
 		c.add(ruleDiscard, "git "+sub)
 	case "rm":
 		c.add(ruleRemove, "git rm")
@@ -182,6 +192,44 @@ func (c *classifier) gitNever(args []word) bool {
 		return false
 	}
 	return true
+}
+
+// unstages says whether git restore takes paths from the index alone, and leaves the
+// files as they are: by nothing but flags that are known for that.
+func unstages(args []word) bool {
+	staged := false
+	for _, w := range args {
+		switch {
+		case w.is("--"):
+			return staged
+		case w.is("--staged"), w.is("-S"):
+			staged = true
+		case w.is("-q"), w.is("--quiet"):
+		case w.flag() || w.opaque || w.free:
+			return false
+		}
+	}
+	return staged
+}
+
+// forces says whether git switch throws changes away, also by flags that are put together
+// or cut short.
+func forces(args []word) bool {
+	for _, w := range args {
+		switch {
+		case !w.flag():
+		case w.opaque:
+			return true
+		case !strings.HasPrefix(w.text, "--"):
+			cluster, _, _ := strings.Cut(w.text[1:], "c")
+			if strings.Contains(cluster, "f") {
+				return true
+			}
+		case len(w.text) > 3 && (strings.HasPrefix("--force-create", w.text) || strings.HasPrefix("--discard-changes", w.text)):
+			return true
+		}
+	}
+	return false
 }
 
 // interactive finds flags that ask somebody at a terminal, also in clusters and
@@ -219,6 +267,7 @@ func (c *classifier) git(args []word) {
 	}
 	c.asksGit = true
 	sub, rest, clean := subcommand(args)
+	c.gitRemotes(sub, rest)
 	g, known := gitCommands[sub]
 	if !known {
 		c.add(ruleUnknown, strings.TrimSpace("git "+sub))

@@ -48,8 +48,8 @@ func (c *classifier) never(base string, args []word, piped bool) bool {
 	switch {
 	case r != nil:
 		c.add(r, args[0].text)
-		if r == ruleNetwork {
-			c.remotes(rest)
+		if r == ruleNetwork || networks(base) {
+			c.connects(base, rest)
 		}
 		if r == ruleSuperuser || r == ruleEval || r == ruleInteractive {
 			c.hidden(rest, piped)
@@ -96,16 +96,6 @@ func (c *classifier) box(args []word, piped bool) {
 	c.add(ruleWrapper, "busybox")
 	if len(args) > 0 {
 		c.simple(args, piped)
-	}
-}
-
-// remotes records the hosts that a network command names without a scheme.
-func (c *classifier) remotes(args []word) {
-	for _, w := range args {
-		if w.plain() && !w.flag() && strings.Contains(w.text, ".") && !strings.Contains(w.text, "://") && len(w.text) <= 2048 &&
-			strings.IndexFunc(w.text, special) < 0 {
-			c.hosts = append(c.hosts, w.text)
-		}
 	}
 }
 

@@ -40,6 +40,7 @@ func (c *classifier) reads(name string, args []word) {
 	for _, w := range args {
 		if w.glob {
 			c.path(w.text) // the shell looks there, whatever the command does with the names
+			c.names = append(c.names, shortest(w.text)...)
 		}
 	}
 	if c.special(name, args) {
@@ -112,8 +113,8 @@ func (c *classifier) path(p string) {
 
 func (c *classifier) outside(p string) bool {
 	for seg := range strings.SplitSeq(p, "/") {
-		if seg == ".." || strings.HasPrefix(seg, ".") && strings.ContainsAny(seg, "*?[") {
-			return true // .* may stand for ..
+		if seg == ".." || parent(seg) {
+			return true
 		}
 	}
 	if p[0] == '~' {
@@ -124,6 +125,23 @@ func (c *classifier) outside(p string) bool {
 	}
 	root := strings.TrimSuffix(c.scope.Workspace, "/")
 	return root == "" || p != root && !strings.HasPrefix(p, root+"/")
+}
+
+// parent reports whether a pattern for one name may stand for .., as .* does.
+func parent(seg string) bool {
+	if len(seg) < 2 || seg[0] != '.' {
+		return false
+	}
+	rest := strings.Trim(seg[1:], "*")
+	switch {
+	case rest == seg[1:] && !strings.ContainsAny(rest, "?["):
+		return false
+	case rest == "" || rest == "." || rest == "?":
+		return true
+	case rest[0] != '[' || strings.IndexByte(rest, ']') != len(rest)-1:
+		return strings.Contains(rest, "[") // of several brackets it is not looked which text they hold
+	}
+	return strings.Trim(rest, "[]abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != ""
 }
 
 func dateFormat(c *classifier, p *parsed) {
@@ -184,7 +202,11 @@ func (c *classifier) printf(args []word) {
 		args = args[1:]
 	}
 	if len(args) == 0 || !args[0].plain() || args[0].flag() {
-		c.add(ruleFlag, "printf")
+		culprit := "printf"
+		if len(args) > 0 {
+			culprit = args[0].text
+		}
+		c.add(ruleFlag, culprit)
 		return
 	}
 	format, numbers := args[0].text, false

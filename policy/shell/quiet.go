@@ -38,7 +38,7 @@ var quietGit = [][2]string{
 // write or start. The map is the caller's.
 func Quiet() map[string]string {
 	vars := map[string]string{
-		"HOME":            "/nonexistent", // its dot files belong to the workspace, often
+		"HOME":            "/nonexistent", // whose dot files there are, nobody knows
 		"XDG_CONFIG_HOME": "/nonexistent",
 		"PAGER":           "cat",
 

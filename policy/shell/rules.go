@@ -20,12 +20,12 @@ var (
 	ruleSubst       = &rule{"shell.substitution", Deny, "Command substitution hides what will run; run the inner command in a call of its own and write its result into the next one."}
 	ruleSuperuser   = &rule{"shell.superuser", Deny, "%s acts as another user; do without it, or ask the user to run the command."}
 	ruleRemove      = &rule{"shell.remove", Deny, "%s deletes files; leave them where they are and tell the user what should be deleted."}
-	ruleDiscard     = &rule{"shell.git-discard", Deny, "%s discards work; leave the work tree as it is and undo a change by editing the file."}
+	ruleDiscard     = &rule{"shell.git-discard", Deny, "%s can discard work; switch branches with git switch, unstage with git restore --staged, and undo a change by editing the file."}
 	ruleShell       = &rule{"shell.shell", Deny, "%s would run commands that cannot be judged; write the commands themselves into the line."}
 	rulePipeShell   = &rule{"shell.pipe-to-shell", Deny, "Piping into %s runs whatever comes through the pipe; write the commands themselves into the line."}
 	ruleInline      = &rule{"shell.inline-code", Deny, "%s would run code given on the command line or on standard input; write the code to a file and ask to run that."}
 	ruleEval        = &rule{"shell.eval", Deny, "%s runs or rewrites commands that cannot be judged; write the commands themselves into the line."}
-	ruleMachine     = &rule{"shell.machine", Deny, "%s changes disks or stops the machine; no call may do that."}
+	ruleMachine     = &rule{"shell.machine", Deny, "%s can overwrite disks or stop the machine; no call may run it."}
 	ruleInteractive = &rule{"shell.interactive", Deny, "%s needs a terminal, and there is none; use a command that prints and ends, such as cat or git diff."}
 	ruleNetwork     = &rule{"shell.network", Deny, "%s uses the network; use a tool made for fetching, if there is one."}
 	ruleLoader      = &rule{"shell.loader", Deny, "Setting %s changes which code later commands run; leave it out."}
@@ -43,10 +43,10 @@ var (
 	ruleMove        = &rule{"shell.move-copy", Ask, "%s moves or copies files; use the tool that writes files."}
 	ruleInstall     = &rule{"shell.install", Ask, "%s may install packages; ask for that by itself."}
 	ruleOwner       = &rule{"shell.mode-owner", Ask, "%s changes who may use a file; ask for that by itself."}
-	ruleWrite       = &rule{"shell.write", Ask, "%s writes files; use the tool that writes files."}
+	ruleWrite       = &rule{"shell.write", Ask, "%s can write files; use the tool that writes files."}
 	ruleWrapper     = &rule{"shell.wrapper", Ask, "%s runs another command in a changed way; give that command alone."}
 	ruleFind        = &rule{"shell.find-action", Ask, "The action %s of find runs or writes something; let find print, and act in another call."}
-	ruleEnvironment = &rule{"shell.environment", Ask, "%s shows the environment, the account or the machine; do without it."}
+	ruleEnvironment = &rule{"shell.environment", Ask, "%s shows or changes the environment, the account or the machine; do without it."}
 	ruleScript      = &rule{"shell.script", Ask, "%s would run a program from a file; a person must look at it first."}
 	ruleGitFolder   = &rule{"shell.git-folder", Ask, "After cd, git obeys the configuration of another folder, which may name programs; stay and give git the path."}
 	ruleFlag        = &rule{"shell.flag", Ask, "The argument %s is not known to be harmless; leave it out."}
@@ -89,8 +89,14 @@ func (r *rule) sentence(what string) string {
 	return strings.Replace(r.Why, "%s", quote(what), 1)
 }
 
-// quote shows a piece of a line inside a sentence.
-func quote(what string) string { return `"` + Legible(what, 48) + `"` }
+// quote shows a piece of a line inside a sentence, between quotes that are not in it, if
+// there are such.
+func quote(what string) string {
+	if strings.Contains(what, `"`) && !strings.Contains(what, "'") {
+		return "'" + strings.ReplaceAll(Legible(strings.ReplaceAll(what, `"`, "'"), 48), "'", `"`) + "'"
+	}
+	return `"` + Legible(what, 48) + `"`
+}
 
 // Legible is a stranger's text as it may stand between double quotes inside a sentence:
 // at most so many characters of it, double quotes as single ones, and a question mark for
@@ -106,8 +112,8 @@ func Legible(text string, most int) string {
 		switch {
 		case r == '"':
 			r = '\''
-		case r == ' ' && before != '.' && before != '?':
-		case r <= ' ' || r >= 0x7f || strings.ContainsRune("?!\\`", r):
+		case r == ' ' && !strings.ContainsRune(".?!", before):
+		case r <= ' ' || r >= 0x7f:
 			r = '?'
 		}
 		b.WriteRune(r)

@@ -17,7 +17,7 @@ import (
 )
 
 // Version changes whenever the analysis of any line could.
-const Version = "5"
+const Version = "6"
 
 // Bounds of a line that can be judged.
 const (
@@ -98,6 +98,8 @@ type classifier struct {
 	commands []string
 	paths    []string
 	hosts    []string
+	texts    []string // addresses among the words of reading commands
+	handed   bool     // a command that may be handed what others print, or leave
 	names    []string
 	moves    []string
 	follows  bool
@@ -148,6 +150,9 @@ func (c *classifier) run() {
 }
 
 func (c *classifier) analysis() Analysis {
+	if c.handed {
+		c.hosts = append(c.hosts, c.texts...)
+	}
 	a := Analysis{Decision: Allow, Commands: c.commands, Paths: set(c.paths), Hosts: set(c.hosts), Names: set(c.names), Moves: c.moves, Follows: c.follows, Git: c.asksGit}
 	for _, f := range c.found {
 		if !slices.ContainsFunc(a.Findings, func(o Found) bool { return o.Rule == f.rule.ID }) {

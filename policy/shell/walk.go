@@ -143,7 +143,9 @@ func (c *classifier) loop(x *syntax.ForClause) {
 		return
 	}
 	c.assign(iter.Name.Value)
-	if w, found := unsafe(c.words(iter.Items)); found {
+	items := c.words(iter.Items)
+	c.valuesOf(items)
+	if w, found := unsafe(items); found {
 		c.add(ruleExpansion, w.text)
 	}
 }
@@ -164,6 +166,16 @@ func (c *classifier) assigns(list []*syntax.Assign) {
 	for _, a := range list {
 		if a.Name != nil {
 			c.assign(a.Name.Value)
+		}
+		if a.Value != nil {
+			c.valuesOf([]word{c.word(a.Value)})
+		}
+		if a.Array != nil {
+			for _, e := range a.Array.Elems {
+				if e.Value != nil {
+					c.valuesOf([]word{c.word(e.Value)})
+				}
+			}
 		}
 	}
 }
@@ -242,6 +254,7 @@ func descriptor(w word) bool {
 func (c *classifier) input(w word) {
 	if !w.plain() {
 		c.add(ruleExpansion, w.text)
+		c.namesOf([]word{w})
 		return
 	}
 	c.path(w.text)
@@ -252,10 +265,15 @@ func (c *classifier) output(w word) {
 		c.add(ruleNull, "")
 		return
 	}
-	if w.plain() {
-		c.paths = append(c.paths, w.text)
-	}
 	c.add(ruleRedirect, w.text)
+	if !w.plain() {
+		c.namesOf([]word{w})
+		return
+	}
+	c.paths = append(c.paths, w.text)
+	if w.text != "" && c.outside(w.text) {
+		c.add(ruleOutside, w.text)
+	}
 }
 
 // heredoc judges text for standard input. Its end must be beyond doubt: where a

@@ -12,6 +12,7 @@ type word struct {
 	opaque bool   // an expansion decides what it becomes, and perhaps how many words
 	glob   bool   // file names may take its place
 	free   bool   // a glob that begins with what file names decide: it may become a flag
+	name   string // text as the name that it may be: with * for what an expansion decides
 	shown  string // for Analysis.Commands
 }
 
@@ -37,7 +38,7 @@ func (c *classifier) words(in []*syntax.Word) []word {
 		for _, text := range each {
 			b := builder{}
 			b.bare(text)
-			out = append(out, word{text: text, glob: b.glob, free: b.free, shown: text})
+			out = append(out, word{text: text, name: text, glob: b.glob, free: b.free, shown: text})
 		}
 	}
 	return out
@@ -88,6 +89,7 @@ func (c *classifier) word(w *syntax.Word) word {
 		b.part(p)
 	}
 	out := word{text: b.text.String(), opaque: b.opaque, glob: b.glob, free: b.free}
+	out.name = out.text
 	if out.text == "[" {
 		out.glob, out.free = false, false // the command: a pattern needs its other bracket
 	}
@@ -118,6 +120,10 @@ func (b *builder) part(p syntax.WordPart) {
 	case *syntax.SglQuoted:
 		// A shell without $'…' would end the string elsewhere.
 		b.opaque = b.opaque || p.Dollar
+		if known, _, escaped := strings.Cut(p.Value, `\`); p.Dollar && escaped {
+			b.text.WriteString(known + "*")
+			return
+		}
 		b.text.WriteString(p.Value)
 	case *syntax.DblQuoted:
 		b.opaque = b.opaque || p.Dollar
@@ -142,6 +148,7 @@ func (b *builder) expansion(p syntax.WordPart) {
 		return
 	}
 	b.opaque = true
+	b.text.WriteByte('*')
 }
 
 // bare takes text outside quotes.

@@ -76,9 +76,11 @@ func (c *classifier) wrapped(base string, args []word, piped bool) {
 	rest, ok := w.strip(c, args[1:])
 	if !ok {
 		c.add(ruleWrapper, args[0].text)
+		c.collectHosts(args[1:])
 		c.search(args[1:], piped)
 		return
 	}
+	c.collectHosts(args[1 : len(args)-len(rest)])
 	if base == "flock" && anyFlag(args[1:], "-c", "--command") {
 		c.add(ruleShell, args[0].text)
 	}

@@ -19,7 +19,7 @@ import (
 
 // schemaVersion is of the tables and of what is counted in them. It grows whenever
 // the same log gives other rows.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // Version is what a database must have been built by: the tables, and the folds that
 // fill them. One of another version is built anew.

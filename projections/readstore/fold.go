@@ -19,8 +19,13 @@ var endings = func() []events.Kind {
 	return out
 }()
 
-// StatusOpen is the status of a call that has no terminal.
-const StatusOpen = "open"
+// What may be asked for as a call's status, beside the kinds of its end.
+const (
+	StatusOpen = "open" // it has no terminal
+	// StatusUnresolved is that of a call whose effects are possible and that nobody has
+	// resolved, whatever the kind of its end: that is its status, too.
+	StatusUnresolved = "unresolved"
+)
 
 // sums are counts over the commits of a trace, or of one turn.
 type sums struct {
@@ -271,6 +276,12 @@ func (c *call) settle(kind events.Kind, e events.Event) {
 		c.effects, c.run, c.bytes = o.Effects, o.Stages.Run, o.Output
 	}
 }
+
+// unresolved says what isUnresolved says of a row: what [events.Unresolved] says of the
+// call's end, while nobody has resolved it.
+func (c *call) unresolved() bool { return c.effects == events.EffectsPossible && c.resolved == 0 }
+
+const isUnresolved = `effects = 'possible' AND resolved = 0`
 
 // statusOf is a call's status in words.
 func (c *call) statusOf() string {

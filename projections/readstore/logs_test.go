@@ -233,6 +233,9 @@ func fate(t *rapid.T, call int) []events.Record {
 	case 4:
 		add(start...)
 		add(&events.Recovered{LastStage: events.KindStarted, Attempt: 1, Action: events.RecoverUnknown, Reason: "no probe"}, &events.Unknown{Outcome: outcome(t), Why: events.UnknownOwnerLost})
+		if rapid.Bool().Draw(t, "resolved") {
+			add(&events.Resolved{By: events.Principal{ID: "eve"}, Effects: events.EffectsDone, Note: rapid.SampledFrom(phrases).Draw(t, "note")})
+		}
 	case 5:
 		add(&events.Deduplicated{Of: "x/y/0", As: events.KindCompleted, Outcome: outcome(t)})
 	case 6:

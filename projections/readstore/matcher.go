@@ -18,7 +18,7 @@ type Matcher struct {
 
 // matching is what is known of a trace that has not passed for good.
 type matching struct {
-	turns map[string]*turn    // that have not ended, or have calls that have not
+	turns map[string]*turn    // that have not ended, or have calls whose status may change
 	late  map[string][]uint16 // of the others: calls that pass but for their text
 }
 
@@ -37,7 +37,7 @@ func (m *Matcher) Add(s bus.Stored) {
 	in, seen := m.traces[key.Trace]
 	switch {
 	case !m.q.ofCalls() || seen && in == nil:
-		return // nothing is asked, or it has passed: a call's status does not change again
+		return // nothing is asked, or it has passed for good
 	case !seen:
 		in = &matching{turns: make(map[string]*turn), late: make(map[string][]uint16)}
 		m.traces[key.Trace] = in
@@ -61,10 +61,10 @@ func (m *Matcher) add(in *matching, key events.TurnKey, s bus.Stored) bool {
 	open := false
 	for i := range t.calls {
 		c := &t.calls[i]
-		if c.status != "" && m.passes(t, c) && m.says(c) {
+		if m.stays(t, c) && m.says(c) {
 			return true
 		}
-		open = open || c.status == ""
+		open = open || c.status == "" || c.unresolved() && m.unresolved()
 	}
 	if t.end != "" && !open {
 		delete(in.turns, key.Turn)
@@ -77,7 +77,7 @@ func (m *Matcher) add(in *matching, key events.TurnKey, s bus.Stored) bool {
 func (m *Matcher) missing(t *turn) []uint16 {
 	var calls []uint16
 	for i := range t.calls {
-		if len(m.terms) > 0 && m.passes(t, &t.calls[i]) {
+		if len(m.terms) > 0 && m.stays(t, &t.calls[i]) {
 			calls = append(calls, uint16(i))
 		}
 	}
@@ -100,8 +100,20 @@ func (m *Matcher) addLate(calls []uint16, s bus.Stored) bool {
 // passes says whether a call as it stands passes all but the text.
 func (m *Matcher) passes(t *turn, c *call) bool {
 	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
-	return in(m.q.Tools, c.tool) && in(m.q.Statuses, c.statusOf()) && in(m.q.Principals, t.who)
+	status := in(m.q.Statuses, c.statusOf()) || c.unresolved() && m.unresolved()
+	return in(m.q.Tools, c.tool) && status && in(m.q.Principals, t.who)
 }
+
+// stays says whether a call passes all but the text, and will whatever comes: it has
+// ended, and it is not only its being unresolved that lets it pass.
+func (m *Matcher) stays(t *turn, c *call) bool {
+	settled := *c
+	settled.resolved = max(1, c.resolved)
+	return c.status != "" && m.passes(t, &settled)
+}
+
+// unresolved says whether it is asked for what is unresolved.
+func (m *Matcher) unresolved() bool { return slices.Contains(m.q.Statuses, StatusUnresolved) }
 
 // says says whether a text of a call passes.
 func (m *Matcher) says(c *call) bool {

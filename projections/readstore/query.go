@@ -16,8 +16,8 @@ type Query struct {
 	Since time.Time // not those whose last event is before it; zero: no bound
 	Until time.Time // not those whose first event is at it or behind; zero: no bound
 	// Tools, Statuses and Principals are what a call may have, any of each; empty
-	// means all. A status is the kind of a call's first terminal, or StatusOpen; a
-	// principal is the id of who submitted the turn.
+	// means all. A status is the kind of a call's first terminal, StatusOpen or
+	// StatusUnresolved; a principal is the id of who submitted the turn.
 	Tools      []string
 	Statuses   []string
 	Principals []string
@@ -41,9 +41,9 @@ const (
 	maxTerms     = 16
 )
 
-// Statuses are all that a call may have.
+// Statuses are all that can be asked for.
 func Statuses() []string {
-	out := []string{StatusOpen}
+	out := []string{StatusOpen, StatusUnresolved}
 	for _, k := range endings {
 		out = append(out, string(k))
 	}

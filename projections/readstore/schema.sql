@@ -91,6 +91,7 @@ CREATE TABLE calls (
 CREATE INDEX calls_tool ON calls (tool, trace, status, who);
 CREATE INDEX calls_status ON calls (status, trace, tool, who);
 CREATE INDEX calls_who ON calls (who, trace, tool, status);
+CREATE INDEX calls_unresolved ON calls (trace, tool, who) WHERE effects = 'possible' AND resolved = 0;
 
 -- One row an event.
 CREATE TABLE moments (

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/projections"
 )
 
@@ -13,7 +12,9 @@ import (
 type Standing struct {
 	Waiting map[string]int // what waits for a person, by projections.Pending.Kind
 	Oldest  time.Time      // since when the first of them waits; zero: nothing does
-	Unknown int            // calls that have ended as unknown, and that nobody has resolved
+	// Unresolved counts the calls whose effects are possible, however they ended, and that
+	// nobody has resolved.
+	Unresolved int
 }
 
 // Standing counts what stands open. It is quick however large the log is.
@@ -45,8 +46,7 @@ func (r *Reader) Standing(ctx context.Context) (s Standing, err error) {
 	if err := rows.Err(); err != nil {
 		return s, err
 	}
-	err = r.db.QueryRowContext(ctx, `SELECT count(*) FROM calls WHERE status = (SELECT id FROM words WHERE word = ?) AND resolved = 0`,
-		string(events.KindUnknown)).Scan(&s.Unknown)
+	err = r.db.QueryRowContext(ctx, `SELECT count(*) FROM calls WHERE `+isUnresolved).Scan(&s.Unresolved)
 	return s, err
 }
 

@@ -35,6 +35,7 @@ type search struct {
 	high  int64
 	tools []int64
 	stati []int64
+	open  bool // calls that are unresolved pass by their status, too
 	whos  []int64
 	match string // of texts; "": none
 	few   bool   // few calls pass but for their texts, which are looked at one trace after the other
@@ -52,14 +53,16 @@ func (r *Reader) search(ctx context.Context, tx *sql.Tx, q Query) (*search, erro
 	} else if after > 0 {
 		s.high = after - 1
 	}
+	s.open = slices.Contains(q.Statuses, StatusUnresolved)
 	for _, f := range []struct {
 		names []string
 		ids   *[]int64
-	}{{q.Tools, &s.tools}, {q.Statuses, &s.stati}, {q.Principals, &s.whos}} {
+		more  bool // something passes beside what is named
+	}{{q.Tools, &s.tools, false}, {q.Statuses, &s.stati, s.open}, {q.Principals, &s.whos, false}} {
 		if *f.ids, err = r.ids(ctx, tx, f.names); err != nil {
 			return nil, err
 		}
-		if len(f.names) > 0 && len(*f.ids) == 0 {
+		if len(f.names) > 0 && len(*f.ids) == 0 && !f.more {
 			return nil, nil // names that never came up
 		}
 	}
@@ -199,7 +202,7 @@ func (s *search) list(ctx context.Context, query string, args ...any) ([]int64, 
 }
 
 // filtered says whether calls are asked for by more than their texts.
-func (s *search) filtered() bool { return len(s.tools)+len(s.stati)+len(s.whos) > 0 }
+func (s *search) filtered() bool { return len(s.filters()) > 0 }
 
 // fewCalls is how many calls are few enough to look at the texts of each.
 var fewCalls = 2000 // a variable for tests
@@ -209,12 +212,11 @@ func (s *search) weigh(ctx context.Context) error {
 	if s.match == "" || !s.filtered() {
 		return nil
 	}
-	index, column, values := s.narrowest()
 	total := 0
-	for _, v := range values {
-		where, args := s.ofValue(column, v)
+	for _, v := range s.narrowest() {
+		from, args := s.through(v)
 		n := 0
-		if err := s.tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM calls INDEXED BY `+index+where+` LIMIT ?)`, append(args, fewCalls+1)...).Scan(&n); err != nil {
+		if err := s.tx.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1`+from+` LIMIT ?)`, append(args, fewCalls+1)...).Scan(&n); err != nil {
 			return err
 		}
 		if total += n; total > fewCalls {
@@ -225,38 +227,55 @@ func (s *search) weigh(ctx context.Context) error {
 	return nil
 }
 
-// ofValue is the condition of calls with one value of a column that pass all but the
-// text.
-func (s *search) ofValue(column string, v int64) (string, []any) {
-	where, args := ` WHERE `+column+` = ? AND trace BETWEEN ? AND ?`, []any{v, s.low, s.high}
-	for _, f := range s.filters() {
-		if f.column != column {
-			where, args = where+` AND `+f.column+` IN (`+marks(len(f.ids))+`)`, append(args, anys(f.ids)...)
-		}
-	}
-	return where, args
+// way is an index of calls, and what stands together in it in the order of traces.
+type way struct {
+	index string
+	filter
 }
 
-// filter is what a column of calls may be.
+// through is where a way leads: to the calls that pass all but the text.
+func (s *search) through(v way) (string, []any) {
+	from, args := ` FROM calls INDEXED BY `+v.index+` WHERE `+v.where+` AND trace BETWEEN ? AND ?`, append(slices.Clone(v.args), s.low, s.high)
+	for _, f := range s.filters() {
+		if f.column != v.column {
+			from, args = from+` AND `+f.where, append(args, f.args...)
+		}
+	}
+	return from, args
+}
+
+// filter is a condition that a column of calls must fulfil.
 type filter struct {
 	column string
-	ids    []int64
+	where  string
+	args   []any
 }
 
 func (s *search) filters() []filter {
-	all := []filter{{"tool", s.tools}, {"status", s.stati}, {"who", s.whos}}
-	return slices.DeleteFunc(all, func(f filter) bool { return len(f.ids) == 0 })
+	var all []filter
+	for _, f := range []struct {
+		column string
+		ids    []int64
+	}{{"tool", s.tools}, {"status", s.stati}, {"who", s.whos}} {
+		one := filter{f.column, `calls.` + f.column + ` IN (` + marks(len(f.ids)) + `)`, anys(f.ids)}
+		if f.column == "status" && s.open {
+			one.where = `(` + one.where + ` OR ` + isUnresolved + `)`
+		} else if len(f.ids) == 0 {
+			continue
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // byCalls goes through the index of the narrowest filter, one value of it after the
 // other, each in the order of traces.
 func (s *search) byCalls(ctx context.Context, n int) ([]int64, bool, error) {
-	index, column, values := s.narrowest()
 	var all []int64
 	edge, more := int64(0), false
-	for _, v := range values {
-		where, args := s.ofValue(column, v)
-		ids, err := s.list(ctx, `SELECT DISTINCT trace FROM calls INDEXED BY `+index+where+` ORDER BY trace `+s.direction()+` LIMIT ?`, append(args, n)...)
+	for _, v := range s.narrowest() {
+		from, args := s.through(v)
+		ids, err := s.list(ctx, `SELECT DISTINCT trace`+from+` ORDER BY trace `+s.direction()+` LIMIT ?`, append(args, n)...)
 		if err != nil {
 			return nil, false, err
 		}
@@ -276,15 +295,24 @@ func (s *search) byCalls(ctx context.Context, n int) ([]int64, bool, error) {
 	return all, more, nil
 }
 
-// narrowest is the filter that the fewest calls pass, as far as that can be guessed.
-func (s *search) narrowest() (index, column string, values []int64) {
+// narrowest are the ways to what passes the filter that the fewest calls pass, as far as
+// that can be guessed.
+func (s *search) narrowest() []way {
+	column, ids := "tool", s.tools
 	switch {
-	case len(s.stati) > 0 && (s.rare() || len(s.tools)+len(s.whos) == 0):
-		return "calls_status", "status", s.stati
+	case len(s.q.Statuses) > 0 && (s.rare() || len(s.tools)+len(s.whos) == 0):
+		column, ids = "status", s.stati
 	case len(s.whos) > 0:
-		return "calls_who", "who", s.whos
+		column, ids = "who", s.whos
 	}
-	return "calls_tool", "tool", s.tools
+	var ways []way
+	for _, id := range ids {
+		ways = append(ways, way{"calls_" + column, filter{column, column + ` = ?`, []any{id}}})
+	}
+	if column == "status" && s.open {
+		ways = append(ways, way{"calls_unresolved", filter{column, isUnresolved, nil}})
+	}
+	return ways
 }
 
 // rare says whether only statuses are asked for that few calls have.
@@ -339,7 +367,7 @@ func (s *search) inTexts(low, high int64) (string, []any) {
 		query += ` CROSS JOIN docs ON docs.id = texts.rowid CROSS JOIN calls ON calls.id = docs.call`
 	}
 	for _, f := range s.filters() {
-		where, args = where+` AND calls.`+f.column+` IN (`+marks(len(f.ids))+`)`, append(args, anys(f.ids)...)
+		where, args = where+` AND `+f.where, append(args, f.args...)
 	}
 	return query + where, args
 }

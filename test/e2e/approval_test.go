@@ -155,12 +155,13 @@ func changedArguments(t *testing.T, p *place, n *node) {
 		t.Errorf("arguments that the gates refuse: %d %s", status, body)
 	}
 	n.inbox("changed", 1) // and it waits on
-	if s := verb(t, `{"w":1}`, "approve", "--data", p.data, "--args", "-", "changed/t/1"); s.code != 1 {
-		t.Errorf("a verb that knows no tools: %+v", s)
+	if s := verb(t, `{"w":1}`, "approve", "--data", p.data, "--args", "-", "changed/t/1"); s.code != 2 || !strings.Contains(s.err, "the call still waits") {
+		t.Errorf("the verb, which asks the node: %+v", s)
 	}
+	n.post(n.inbox("changed", 1)[0].path()+"/deny", nil)
 	v := n.end("changed", "t")
 	v.Calls[0].is(t, "completed", "", "done")
-	v.Calls[1].is(t, "denied", "INVALID_PARAM", "none")
+	v.Calls[1].is(t, "denied", "APPROVAL_REJECTED", "none")
 	if p.agreed("as asked") != 0 || p.agreed("as changed") != 1 {
 		t.Errorf("%+v", p.effects())
 	}
@@ -176,11 +177,14 @@ func sessionScope(t *testing.T, p *place, n *node) {
 	w := n.inbox("session-yes", 1)[0]
 	n.post(w.path()+"/deny", nil)
 	n.end("session-yes", "t3").Calls[0].is(t, "denied", "APPROVAL_REJECTED", "none")
+	v := n.run(turn{Trace: "session-yes", Turn: "t4", Calls: []call{ask("again"), ask("again!")}}) // nobody can be asked, or need be
+	v.Calls[0].is(t, "completed", "", "done")
+	v.Calls[1].is(t, "denied", "PERMISSION_DENIED", "none")
 	n.submit(turn{Trace: "session-no", Turn: "t1", CanAsk: true, Calls: []call{ask("again")}})
 	w = n.inbox("session-no", 1)[0] // another trace is asked
 	n.post(w.path()+"/deny", nil)
 	n.end("session-no", "t1")
-	if p.agreed("again") != 2 || p.agreed("again!") != 0 {
+	if p.agreed("again") != 3 || p.agreed("again!") != 0 {
 		t.Errorf("%+v", p.effects())
 	}
 }

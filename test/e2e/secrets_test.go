@@ -48,21 +48,24 @@ func spilt(t *testing.T, dir string, texts map[string]string) {
 	}
 }
 
+// delicate has secrets wherever a call may have one.
+var delicate = turn{Trace: "s", Turn: "one", Calls: []call{
+	{ID: "call_sk1", Tool: "echo", Args: args{"v": args{"token": aToken, "say": "with " + aToken + " in it", "password": aWord}}},
+	{ID: "toolu_2", Tool: "write", Args: args{"path": "one.env", "text": "API_KEY=" + aToken + "\n"}},
+	{ID: "fc_3", Tool: "Read", Args: args{"path": "one.env"}},
+	{ID: "call_4", Tool: "fetch", Args: args{"url": "https://user:" + aPassword + "@h.example/"}},
+	{ID: "call_5", Tool: "Bash", Args: args{"command": "cat https://user:" + aPassword + "@h.example/"}},
+	{ID: "call_6", Tool: "echo", Args: `{"v":"` + aToken},
+	{ID: "call_7", Tool: "echo", Args: args{"v": 1}, Key: "key-" + aToken},
+}}
+
 // TestSecretsAreNowhere submits secrets in every place of a call, kills the node in the
 // middle, and looks everywhere.
 func TestSecretsAreNowhere(t *testing.T) {
 	p := newPlace(t)
 	n := p.serve()
-	watching := launch(t, nil, false, filepath.Join(bin, "sluice-node"), "tail", "--data", p.data, "--json")
-	got := n.run(turn{Trace: "s", Turn: "one", Calls: []call{
-		{ID: "call_sk1", Tool: "echo", Args: args{"v": args{"token": aToken, "say": "with " + aToken + " in it", "password": aWord}}},
-		{ID: "toolu_2", Tool: "write", Args: args{"path": "one.env", "text": "API_KEY=" + aToken + "\n"}},
-		{ID: "fc_3", Tool: "Read", Args: args{"path": "one.env"}},
-		{ID: "call_4", Tool: "fetch", Args: args{"url": "https://user:" + aPassword + "@h.example/"}},
-		{ID: "call_5", Tool: "Bash", Args: args{"command": "cat https://user:" + aPassword + "@h.example/"}},
-		{ID: "call_6", Tool: "echo", Args: `{"v":"` + aToken},
-		{ID: "call_7", Tool: "echo", Args: args{"v": 1}, Key: "key-" + aToken},
-	}})
+	watching := launch(t, nil, false, filepath.Join(bin, "sluice-node"), "tail", "--data", p.data, "--from", "start", "--json")
+	got := n.run(delicate)
 	for i, id := range []string{"call_sk1", "toolu_2", "fc_3", "call_4", "call_5", "call_6", "call_7"} {
 		if a := answers(t, got.Messages)[i]; a.ID != id {
 			t.Errorf("call %d is answered as %q, want %q", i, a.ID, id)
@@ -71,6 +74,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(p.work, "one.env")); string(b) != "API_KEY="+aToken+"\n" {
 		t.Errorf("the tool wrote %q, %v", b, err)
 	}
+	poll(t, "the watcher has heard the first turn", func() bool { return strings.Contains(watching.said.String(), "call_sk1") })
 	_, refused := n.ask("POST", "/v1/turns", json.RawMessage(`{"calls":[],"mode":"`+aToken+`"}`))
 	_, unread := n.ask("POST", "/v1/turns", json.RawMessage(`{"workspace":"`+aToken+`","calls":[]}`))
 

@@ -109,6 +109,10 @@ func travelAll(t *testing.T, list []agent) {
 					t.Parallel()
 					travel(t, h, a, how)
 				})
+				t.Run(a.name+"/"+how+", cut off", func(t *testing.T) {
+					t.Parallel()
+					cutOff(t, h, a, how)
+				})
 			}
 		}
 	})
@@ -160,6 +164,19 @@ func travel(t *testing.T, h *house, a agent, how string) {
 		if err != nil || len(v.Calls) != n || v.State != "completed" {
 			t.Errorf("turn %s: %+v, %v", turn, v, err)
 		}
+	}
+}
+
+// cutOff has the model stop at its limit before it has asked for anything: that is no end.
+func cutOff(t *testing.T, h *house, a agent, how string) {
+	m := model.New(t, model.Step{Text: "I was about to", Cut: true})
+	var args []string
+	if how == "stream" {
+		args = append(args, "--stream")
+	}
+	said, err := h.launch(t, a, m, strings.ReplaceAll(a.name, " ", "-")+"-cut-"+how, args...)()
+	if err == nil || !strings.Contains(said, "The model was cut off") {
+		t.Errorf("it ends with %v, and says\n%s", err, said)
 	}
 }
 

@@ -163,6 +163,25 @@ type agent struct {
 // which waits for its end.
 func (h *house) begin(t *testing.T, a agent, m *model.Server, trace string, more ...string) (wait func() string) {
 	t.Helper()
+	end := h.launch(t, a, m, trace, more...)
+	return func() string {
+		t.Helper()
+		said, err := end()
+		if err != nil {
+			for _, r := range m.Requests() {
+				if r.Error != "" {
+					t.Logf("the model refused %s: %s", r.Path, r.Error)
+				}
+			}
+			t.Fatalf("the agent ends with %v:\n%s", err, said)
+		}
+		return said
+	}
+}
+
+// launch is begin for an agent that may fail.
+func (h *house) launch(t *testing.T, a agent, m *model.Server, trace string, more ...string) (wait func() (string, error)) {
+	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(stop)
 	args := append(append(a.cmd[1:len(a.cmd):len(a.cmd)], "--trace", trace), append(more, "Go on about "+trace+".")...)
@@ -177,17 +196,9 @@ func (h *house) begin(t *testing.T, a agent, m *model.Server, trace string, more
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() string {
-		t.Helper()
-		if err := run.Wait(); err != nil {
-			for _, r := range m.Requests() {
-				if r.Error != "" {
-					t.Logf("the model refused %s: %s", r.Path, r.Error)
-				}
-			}
-			t.Fatalf("the agent ends with %v:\n%s", err, said.String())
-		}
-		return said.String()
+	return func() (string, error) {
+		err := run.Wait()
+		return said.String(), err
 	}
 }
 

@@ -23,9 +23,9 @@ func permit(in tools.Invocation, class events.OpClass, at place) error {
 	why := ""
 	switch {
 	case in.May == nil && class == events.OpWrite && policy.DecidesGit(at.name) && !policy.DecidesGit(at.clean):
-		why = "it decides which programs git runs"
+		why = "it decides which programs git runs: name that file itself"
 	case in.May == nil && class == events.OpWrite && policy.NamesPrograms(at.name) && !policy.NamesPrograms(at.clean):
-		why = "it names programs that agents or editors run"
+		why = "it names programs that agents or editors run: name that file itself"
 	case in.May == nil:
 		return nil
 	default:
@@ -35,7 +35,7 @@ func permit(in tools.Invocation, class events.OpClass, at place) error {
 		}
 		why = err.Error()
 	}
-	return denied("%q is a link to %q, which may not be used through it (%s): name that file itself", at.given, at.name, why)
+	return denied("%q is a link to %q, which may not be used through it: %s", at.given, at.name, why)
 }
 
 // closedIn are the places of a workspace that are the node's own, by their real names

@@ -57,10 +57,16 @@ func (s *server) call(ctx context.Context, in tools.Invocation, d definition, ti
 	}
 	for try := 1; ; try++ {
 		x, after, err := s.reach(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return events.Result{}, s.notSent(ctx, "the server was not reached")
-			}
+		if err == nil && s.yields(in.Call) {
+			family.Within(busyAfter, ctx.Done())
+			x, after, err = s.reach(ctx)
+		}
+		switch {
+		case errors.Is(err, errStuck):
+			return events.Result{}, s.notSent(ctx, err.Error())
+		case err != nil && ctx.Err() != nil:
+			return events.Result{}, s.notSent(ctx, "the server was not reached")
+		case err != nil:
 			return events.Result{}, &tools.Error{
 				Code: events.MCPNetworkError, Class: events.ClassUnavailable, Effects: events.EffectsNone, After: after, Message: clip(events.Visible(err.Error()), maxMessage),
 			}
@@ -90,7 +96,7 @@ func (x *session) passes(ctx context.Context) {
 
 // notSent is the end of an attempt of which the server has heard nothing.
 func (s *server) notSent(ctx context.Context, why string) error {
-	e := &tools.Error{Code: events.MCPTimeout, Class: events.ClassTimeout, Effects: events.EffectsNone, Message: "the call was not sent: " + why}
+	e := &tools.Error{Code: events.MCPTimeout, Class: events.ClassTimeout, Effects: events.EffectsNone, Absent: true, Message: "the call was not sent: " + why}
 	if !errors.Is(context.Cause(ctx), errSlow) {
 		e.Code, e.Class = events.CodeCancelled, events.ClassCancelled
 	}
@@ -109,15 +115,17 @@ func (x *session) call(ctx, outer context.Context, in tools.Invocation, d defini
 	if x.proc != nil {
 		x.proc.called.Store(true)
 	}
-	callers, began := ctx, time.Now()
+	callers := ctx
 	f := &flight{token: x.token(), trace: in.Traceparent, progress: progressOf(in)}
 	params.SetProgressToken(f.token)
 	ctx, done := x.within(ctx)
 	defer done()
 	unwanted := x.tap.wants(f)
 	defer unwanted()
+	heard := x.awaits(in.Call, d.Name)
 	_, err = x.cs.CallTool(f.with(ctx), params)
 	r, sent := f.abandon(x.lateTo(outer, d, later))
+	behind := heard(r != nil, slow(ctx))
 	if r != nil && callers.Err() != nil && unreachable(r) {
 		r, err = nil, context.Cause(callers) // it broke since nobody waits any more
 	}
@@ -127,15 +135,33 @@ func (x *session) call(ctx, outer context.Context, in tools.Invocation, d defini
 	switch {
 	case r == nil:
 		x.tap.keeps(f)
-		if x.pipe != nil && slow(ctx) && x.tap.heard.Load() < began.UnixNano() {
-			x.silent.Store(true)
-		}
-		return events.Result{}, !sent && callers.Err() == nil, x.broken(ctx, outer, sent, err)
+		e := x.broken(ctx, outer, sent, err)
+		e.Absent = behind && (slow(ctx) || errors.Is(context.Cause(x.ctx), errDeaf))
+		return events.Result{}, !sent && callers.Err() == nil, e
 	case r.Error != nil:
 		return events.Result{}, false, x.refused(r.Error)
 	}
 	res, err := d.resultOf(outer, r.Result)
 	return res, false, err
+}
+
+// awaits notes that a server over pipes is to answer a call of a tool, and has it asked
+// whether it is there if it takes its time. The function that it returns says how that
+// has ended, and whether the server may never have got to it: see hearing.
+func (x *session) awaits(call events.CallKey, tool string) (ended func(answered, slow bool) (behind bool)) {
+	if x.pipe == nil {
+		return func(bool, bool) bool { return false }
+	}
+	w := x.tap.hearing.begins(call, tool)
+	late := time.AfterFunc(busyAfter, x.suspect)
+	return func(answered, slow bool) bool {
+		late.Stop()
+		behind := x.tap.hearing.ends(w, answered, slow)
+		if !answered {
+			x.suspect()
+		}
+		return behind
+	}
 }
 
 // slow says that ctx has ended since the server did not answer in time: it was given up for
@@ -225,7 +251,7 @@ func progressOf(in tools.Invocation) func(json.RawMessage) {
 }
 
 // broken is the end of a call that has no answer.
-func (x *session) broken(ctx, outer context.Context, sent bool, err error) error {
+func (x *session) broken(ctx, outer context.Context, sent bool, err error) *tools.Error {
 	e := &tools.Error{Code: events.MCPNetworkError, Class: events.ClassUnavailable}
 	if !sent {
 		e.Effects = events.EffectsNone

@@ -240,6 +240,75 @@ func TestADeadlineIsToldToTheServer(t *testing.T) {
 	}
 }
 
+// A server that is stuck with one tool's call: what comes behind it says nothing of its own
+// tool, goes to the server that is begun anew, and before the call that may do it again.
+func TestCallsBehindOneThatHangs(t *testing.T) {
+	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, c *Config) {
+		s.Limits.Wall = 8 * time.Second
+		c.Times.Ping, c.Times.Pong, c.Times.Patience = time.Hour, 200*time.Millisecond, 6*time.Second // the held one waits longer, and then for the new server
+	})
+	within := func(wall time.Duration, attempt int) func(*tools.Invocation) {
+		return func(in *tools.Invocation) {
+			in.Call.Offset, in.Attempt, in.Deadline = attempt, attempt, time.Now().Add(wall)
+		}
+	}
+	reports := map[string]chan tools.Report{}
+	starts := func(as, name string, edit ...func(*tools.Invocation)) {
+		ends := make(chan tools.Report, 1)
+		reports[as] = ends
+		go func() { ends <- w.call(name, `{"v":1}`, edit...) }()
+	}
+	starts("hangs", "stall")
+	until(t, "the server hangs", func() bool { return w.noted("call stall") == 1 })
+	server := w.host.all()[0]
+	until(t, "it is asked whether it is there", func() bool { return server.session.tap.hearing.doubt() != nil })
+	starts("short", "echo", within(500*time.Millisecond, 1))
+	starts("held", "echo", within(patience, 2))
+	for _, c := range []struct {
+		as     string
+		class  events.Class
+		absent bool
+	}{{"short", events.ClassTimeout, true}, {"hangs", events.ClassTimeout, false}, {"held", events.ClassOK, false}} {
+		if r := <-reports[c.as]; r.Class != c.class || r.Absent != c.absent {
+			t.Errorf("%s: %+v", c.as, r)
+		}
+	}
+	if n := w.noted("call echo"); n != 1 {
+		t.Errorf("%d calls were sent", n)
+	}
+	if !server.yields(events.TurnKey{Trace: "t", Turn: "u"}.Call(0)) {
+		t.Error("the call that hung is not known")
+	}
+}
+
+// What was sent into the pipe of a server that is stuck already is no evidence for its own
+// tool; what the server was stuck with is, and so is a silence that is one call's alone.
+func TestWhoseSilenceItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second string
+		between       func(h *hearing, first *waiting)
+		behind, over  bool
+	}{
+		"behind another tool's":          {"hang", "echo", nil, true, false},
+		"behind its own":                 {"hang", "hang", nil, false, false},
+		"behind one whose time is over":  {"hang", "echo", func(h *hearing, w *waiting) { h.ends(w, false, true) }, true, true},
+		"behind one that was cancelled":  {"hang", "echo", func(h *hearing, w *waiting) { h.ends(w, false, false) }, true, true},
+		"behind one that was answered":   {"fast", "echo", func(h *hearing, w *waiting) { h.says(); h.ends(w, true, false) }, false, true},
+		"beside one, and the server can": {"long", "echo", func(h *hearing, _ *waiting) { h.says() }, false, false},
+	} {
+		h := &hearing{}
+		first := h.begins(events.CallKey{}, c.first)
+		second := h.begins(events.CallKey{}, c.second)
+		if c.between != nil {
+			c.between(h, first)
+		}
+		behind := h.ends(second, false, true)
+		if behind != c.behind || h.over != c.over {
+			t.Errorf("%s: behind %t, over %t", name, behind, h.over)
+		}
+	}
+}
+
 func TestACallThatCannotBeSentHasDoneNothing(t *testing.T) {
 	w := begin(t, mcptest.Options{}, func(_ *world, s *Server, _ *Config) { s.AtOnce, s.Limits.Wall = 1, 5*time.Second })
 	first := make(chan tools.Report, 1)
@@ -247,7 +316,7 @@ func TestACallThatCannotBeSentHasDoneNothing(t *testing.T) {
 	until(t, "the first call is there", func() bool { return w.noted("call ") == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if r := w.callWithin(ctx, "charge", `{}`); r.Effects != events.EffectsNone || r.Class != events.ClassCancelled {
+	if r := w.callWithin(ctx, "charge", `{}`); !r.Absent || r.Effects != events.EffectsNone || r.Class != events.ClassCancelled {
 		t.Errorf("%+v", r)
 	}
 	<-first

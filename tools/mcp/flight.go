@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -117,7 +116,7 @@ func (f *flight) tell(params json.RawMessage) {
 // tap sees all messages of one connection pass, and takes out what is handled here.
 type tap struct {
 	changed chan struct{} // holds one: the server says that its tools have changed
-	heard   atomic.Int64  // when the last message came, in Unix nanoseconds
+	hearing hearing
 
 	mu      sync.Mutex
 	byID    map[jsonrpc.ID]*flight // over a pipe alone: an HTTP request knows whose it is
@@ -169,7 +168,7 @@ func (t *tap) keeps(f *flight) {
 // nil: nothing. f is the request that it came in answer to, where that is known. It fails
 // where the server asks too much.
 func (t *tap) incoming(msg jsonrpc.Message, f *flight) (jsonrpc.Message, error) {
-	t.heard.Store(time.Now().UnixNano())
+	t.hearing.says()
 	switch m := msg.(type) {
 	case *jsonrpc.Response:
 		if f == nil {

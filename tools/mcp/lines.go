@@ -229,11 +229,11 @@ func (l *lines) line() (line []byte, dropped int, err error) {
 // in its place, for the requests that it answers.
 func messages(line []byte) (out []jsonrpc.Message, ok bool) {
 	line = bytes.TrimSpace(line)
-	parts := []json.RawMessage{line}
-	if line[0] == '[' {
-		if json.Unmarshal(line, &parts) != nil || len(parts) > maxBatch {
-			return unreadable(line), false
-		}
+	var parts []json.RawMessage // none of which is line, or it would be decoded into itself
+	if line[0] != '[' {
+		parts = append(parts, line)
+	} else if json.Unmarshal(line, &parts) != nil || len(parts) > maxBatch {
+		return unreadable(line), false
 	}
 	ok = len(parts) > 0
 	for _, p := range parts {

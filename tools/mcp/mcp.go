@@ -71,6 +71,9 @@ func (t Times) withDefaults() Times {
 // process whose end would be heard of.
 const busyPing = 3 * time.Second
 
+// idlePing is how often one is else.
+const idlePing = 10 * time.Second
+
 func (c Config) withDefaults() Config {
 	c.Times = c.Times.withDefaults()
 	c.Version = cmp.Or(c.Version, "unknown")

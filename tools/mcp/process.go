@@ -271,11 +271,11 @@ func (p *process) last() string {
 	return shown(text)
 }
 
-// end has the server end: its input is closed, and after a while it is asked, and killed.
-// It returns once nothing of it runs, or nobody can tell.
-func (p *process) end(patience time.Duration) {
+// end has the server end: its input is closed, after a while it is asked, and after another
+// one killed. It returns once nothing of it runs, or nobody can tell.
+func (p *process) end(closing, patience time.Duration) {
 	_ = p.in.Close()
-	if !family.Within(patience, p.family.Exited()) || !p.family.Linger(0) {
+	if !family.Within(closing, p.family.Exited()) || !p.family.Linger(0) {
 		p.family.Terminate(patience)
 	}
 	p.family.Sweep(sweepWait)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sluice-run/sluice/events"
 	"github.com/sluice-run/sluice/tools"
 )
 
@@ -49,6 +50,7 @@ type server struct {
 	newer   bool  // it has spoken the newest one; run's own
 	tried   chan struct{}
 	once    sync.Once
+	hung    events.CallKey // the call with which it became deaf last
 }
 
 func newServer(spec Server, cfg Config) *server {
@@ -142,6 +144,11 @@ func (s *server) serve(ctx context.Context) (lasted time.Duration, err error) {
 	s.to(Up, x, nil)
 	s.log.Info("an MCP server is connected", "revision", x.revision(), "tools", len(s.offers()))
 	err = s.follow(x, l.fresh)
+	if errors.Is(err, errDeaf) {
+		s.mu.Lock()
+		s.hung = x.tap.hearing.culprit()
+		s.mu.Unlock()
+	}
 	s.to(Connecting, nil, nil) // who calls now waits for what comes next
 	x.end(err)
 	return time.Since(began), err
@@ -149,6 +156,7 @@ func (s *server) serve(ctx context.Context) (lasted time.Duration, err error) {
 
 // follow keeps the list of tools, until the session ends. It returns why that has.
 func (s *server) follow(x *session, fresh time.Duration) error {
+	var last time.Time // a word of change finds the list that came with the connection old enough
 	for {
 		due := s.due(x, fresh)
 		select {
@@ -157,9 +165,10 @@ func (s *server) follow(x *session, fresh time.Duration) error {
 		case <-x.tap.changed:
 		case <-due:
 		}
-		if !s.settle(x) {
+		if !s.settle(x, time.Until(last.Add(s.cfg.Times.Relist))) {
 			return context.Cause(x.ctx)
 		}
+		last = time.Now()
 		ctx, stop := context.WithTimeout(x.ctx, s.cfg.Times.Connect)
 		l, err := x.list(ctx)
 		stop()
@@ -188,9 +197,10 @@ func (s *server) due(x *session, fresh time.Duration) <-chan time.Time {
 	return nil
 }
 
-// settle lets a server that changes its list all the time do so at its own cost.
-func (s *server) settle(x *session) bool {
-	timer := time.NewTimer(s.cfg.Times.Relist)
+// settle lets a server that changes its list all the time do so at its own cost: the first
+// change is looked at at once, so that a tool is there when it is called.
+func (s *server) settle(x *session, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -283,6 +293,9 @@ func (s *server) down(why error, pause time.Duration) {
 // errDown says that a server is not there.
 var errDown = errors.New("is down")
 
+// errStuck says that a call's time has passed while the server did not hear.
+var errStuck = errors.New("the server does not hear while it has another call")
+
 // soon is a pause so short that a call waits for what comes after it.
 const soon = 2 * time.Second
 
@@ -297,7 +310,18 @@ func (s *server) reach(ctx context.Context) (*session, time.Duration, error) {
 		s.mu.Unlock()
 		switch {
 		case state == Up && x.ctx.Err() == nil:
-			return x, 0, nil
+			word := x.tap.hearing.doubt()
+			if word == nil {
+				return x, 0, nil
+			}
+			select { // with what it has, it has the time that calls have
+			case <-word:
+			case <-x.ctx.Done():
+			case <-ctx.Done():
+				return nil, 0, errStuck
+			}
+			patience.Reset(s.cfg.Times.Patience) // for what comes next
+			continue
 		case state == Stopped:
 			return nil, 0, fmt.Errorf("server %s: %w: it was taken out of the file of servers", s.spec.Name, errDown)
 		case state == Down && again > soon:
@@ -311,6 +335,14 @@ func (s *server) reach(ctx context.Context) (*session, time.Duration, error) {
 			return nil, 0, ctx.Err()
 		}
 	}
+}
+
+// yields says whether a call has made the server deaf, when it was sent before: others go
+// first then, since it may well do so again.
+func (s *server) yields(c events.CallKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hung == c
 }
 
 func (s *server) offers() []Offer {

@@ -107,7 +107,7 @@ func TestAServerWithoutAProgram(t *testing.T) {
 // that approvals of the old one are void, and names stay.
 func TestAListThatChanges(t *testing.T) {
 	both(t, func(t *testing.T, revision string) {
-		w := begin(t, mcptest.Options{Revision: revision})
+		w := begin(t, mcptest.Options{Revision: revision}, func(_ *world, _ *Server, c *Config) { c.Times.Relist = time.Hour }) // but for the first
 		before := w.tool("echo")
 		gone := w.tool("blank")
 		if r := w.call("change", `{"drop":"blank"}`); r.Class != events.ClassOK {
@@ -300,6 +300,7 @@ func TestNoiseIsPassedOver(t *testing.T) {
 	if r := w.call("echo", `{"v":1}`); r.Class != events.ClassOK || w.noted("end of input") != 0 {
 		t.Errorf("the server has begun anew: %+v", r)
 	}
+	until(t, "the log has a line of it as it was", func() bool { return strings.Contains(<-w.log.lines, "line=[1,2] ") })
 }
 
 func TestAServerThatOnlyAsks(t *testing.T) {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,7 +47,6 @@ type session struct {
 	tokens atomic.Int64
 	busy   atomic.Int64  // calls that run
 	doubt  chan struct{} // holds one: somebody thinks that the server is gone
-	silent atomic.Bool   // it has said nothing for the whole time of a call
 }
 
 // revision is the one that was agreed on.
@@ -145,15 +145,13 @@ func declines(next mcp.MethodHandler) mcp.MethodHandler {
 func (s *session) watch() {
 	gone := make(chan error, 1)
 	s.wg.Go(func() { gone <- s.cs.Wait() })
+	look, next := s.look, s.pause
+	if s.pipe != nil {
+		look, next = s.listens, s.listening
+	}
 	for {
-		every := s.times.Ping
-		if every == 0 {
-			every = 10 * time.Second
-			if s.wire != nil && s.busy.Load() > 0 {
-				every = busyPing
-			}
-		}
-		timer := time.NewTimer(every)
+		timer := time.NewTimer(next())
+		doubted := false
 		select {
 		case err := <-gone:
 			timer.Stop()
@@ -163,37 +161,66 @@ func (s *session) watch() {
 			timer.Stop()
 			return
 		case <-s.doubt:
+			doubted = true
 		case <-timer.C:
-			if s.wire != nil && s.busy.Load() == 0 && s.revision() >= newRevision {
-				continue // there is nothing to keep: the next call finds out
-			}
 		}
 		timer.Stop()
-		if err := s.look(); err != nil {
+		if err := look(doubted); err != nil {
 			s.stop(err)
 			return
 		}
 	}
 }
 
+// listening is how long to wait before it is looked at a server over pipes again.
+func (s *session) listening() time.Duration {
+	_, wait := s.tap.hearing.deaf(s.times.Pong, cmp.Or(s.times.Ping, idlePing))
+	return max(wait, 0)
+}
+
+// errDeaf says that a server over pipes does not hear any more, though its process lives.
+var errDeaf = errors.New("it does not answer any more")
+
+// listens asks a server over pipes whether it is there. Any word of it is an answer.
+func (s *session) listens(bool) error {
+	deaf, _ := s.tap.hearing.deaf(s.times.Pong, 0)
+	if deaf {
+		return errDeaf
+	}
+	if s.tap.hearing.asks() {
+		s.wg.Go(func() {
+			ctx, stop := context.WithTimeout(s.ctx, looks*s.times.Pong)
+			defer stop()
+			_ = s.cs.Ping(ctx, nil) // its answer has been heard by now
+		})
+	}
+	return nil
+}
+
+// pause is how long to wait before it is looked at a server over HTTP again.
+func (s *session) pause() time.Duration {
+	if s.times.Ping == 0 && s.busy.Load() > 0 {
+		return busyPing
+	}
+	return cmp.Or(s.times.Ping, idlePing)
+}
+
 // looks is how many looks in a row must fail.
 const looks = 2
 
-// look asks the server whether it is there. Any answer is one: revisions without ping
-// refuse it. A server behind pipes that is busy may be deaf meanwhile: its process lives,
-// and its calls have their deadlines. One of them has to pass first, in silence.
-func (s *session) look() error {
+// look asks a server over HTTP whether it is there. Any answer is one: revisions without
+// ping refuse it.
+func (s *session) look(doubted bool) error {
+	if !doubted && s.busy.Load() == 0 && s.revision() >= newRevision {
+		return nil // there is nothing to keep: the next call finds out
+	}
 	var err error
 	for range looks {
-		if s.pipe != nil && s.busy.Load() > 0 && !s.silent.Load() {
-			return nil
-		}
 		ctx, stop := context.WithTimeout(s.ctx, s.times.Pong)
 		f := &flight{}
 		err = s.cs.Ping(f.with(ctx), nil)
 		stop()
 		if r, _ := f.abandon(nil); err == nil || s.ctx.Err() != nil || r != nil && !unreachable(r) {
-			s.silent.Store(false)
 			return nil
 		}
 	}
@@ -309,7 +336,11 @@ func (s *session) end(why error) {
 		_ = s.cs.Close() // over HTTP it says so to the server
 	}
 	if s.proc != nil {
-		s.proc.end(s.times.Close)
+		closing := s.times.Close
+		if errors.Is(why, errDeaf) {
+			closing = 0 // it does not hear that its input is closed, either
+		}
+		s.proc.end(closing, s.times.Close)
 	}
 	if s.pipe != nil {
 		s.pipe.wait()

@@ -23,9 +23,10 @@ const (
 // inside refuses a line that counts as reading, and so runs unasked, although the
 // files that are there make it something else, which the line alone does not show:
 // a name, or a link that a command meets on its way, leads out of the workspace, a
-// pattern becomes a flag, or git would start what the repository names. What changes
-// while the line runs is not seen.
-func inside(workspace string, a rules.Analysis) error {
+// pattern becomes a flag, or git would start what the repository names. may, unless it is
+// nil, is asked for the files that patterns and links stand for. What changes while the
+// line runs is not seen.
+func inside(workspace string, a rules.Analysis, may func(events.Operation) error) error {
 	if !a.Reads {
 		return nil
 	}
@@ -60,6 +61,9 @@ func inside(workspace string, a rules.Analysis) error {
 			return refused(why)
 		}
 	}
+	if why := l.closed(a, may); why != "" {
+		return refused(why)
+	}
 	return nil
 }
 
@@ -74,6 +78,7 @@ type look struct {
 	root  string
 	bases []string
 	dirs  []string // folders that the line names
+	stood []string // files that patterns and links of the line stand for, from root
 }
 
 func join(base, name string) string {
@@ -106,6 +111,12 @@ func (l *look) name(name string) string {
 			}
 			if !within(l.root, real) {
 				return fmt.Sprintf("%s leads out of the workspace, through a link", tools.Visible(name))
+			}
+			if p != places[0] {
+				l.stands(p)
+			}
+			if real != p {
+				l.stands(real)
 			}
 			if info, err := os.Stat(real); err == nil && info.IsDir() && !slices.Contains(l.dirs, real) {
 				l.dirs = append(l.dirs, real)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func refusal(t *testing.T, dir, line string) string {
 	if !a.Reads {
 		t.Fatalf("%q is %s by %v", line, a.Decision, a.Policies)
 	}
-	err := inside(dir, a)
+	err := inside(dir, a, nil)
 	if err == nil {
 		return ""
 	}
@@ -198,5 +199,29 @@ func TestAbsoluteNamesAreLookedAt(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(dir, "ran")); err == nil {
 			t.Fatalf("%q started what the repository names", line)
 		}
+	}
+}
+
+// What a pattern or a link stands for is judged as if the line named it, and where the
+// policy would ask about the line itself nothing more is asked.
+func TestPatternsAndLinksAreJudged(t *testing.T) {
+	dir := workspaceOf(t, map[string]string{"secrets/key": "k", "src/a": "a", "src/b": "b", "alias": "->secrets/key", "fine": "->src/a"})
+	closed := func(op events.Operation) error {
+		if slices.ContainsFunc(op.Paths, func(p string) bool { return p == "secrets" || strings.HasPrefix(p, "secrets/") }) {
+			return errors.New("it is closed")
+		}
+		return nil
+	}
+	for line, want := range map[string]string{
+		"cat s*/key": "secrets/key", "cat secret?/key": "secrets/key", "cat [s]e*/*": "secrets/key", "cat alias": "secrets/key", "cat al*": "secrets/key", "ls *": "secrets",
+		"cat src/*": "", "cat fine": "", "cat s?c/a": "", "cat nothing*": "",
+	} {
+		err := inside(dir, classify(line), closed)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "stands for "+want+",") {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+	if err := inside(dir, classify("cat s*/key"), func(events.Operation) error { return errors.New("ask") }); err != nil {
+		t.Errorf("a line that a person agreed to: %v", err)
 	}
 }

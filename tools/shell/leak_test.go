@@ -72,7 +72,7 @@ func TestNothingOutsideIsShown(t *testing.T) {
 		if !a.Reads {
 			continue
 		}
-		if inside(dir, a) != nil {
+		if inside(dir, a, nil) != nil {
 			refused++
 			continue
 		}

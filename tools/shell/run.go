@@ -33,7 +33,7 @@ func run(ctx context.Context, in tools.Invocation, args Args, c Config) (events.
 		return events.Result{}, err
 	}
 	line := classifyIn(in.Workspace, args.Command)
-	if err := inside(in.Workspace, line); err != nil {
+	if err := inside(in.Workspace, line, in.May); err != nil {
 		return events.Result{}, err
 	}
 	outer := ctx
@@ -272,6 +272,9 @@ func (j *job) answer(e tools.Ending, s family.Swept, forced error, wall time.Dur
 		fail.Message = "the command was ended before it had finished"
 	case e.Signal != "":
 		fail.Message = "ended by signal " + e.Signal
+		if e.Signal == "SIGKILL" {
+			fail.Message += j.c.killers()
+		}
 	case e.Exit == nil:
 		fail.Class, fail.Effects = events.ClassUnavailable, events.EffectsPossible
 		fail.Message = "how the command ended is not known"
@@ -319,7 +322,21 @@ func (j *job) means(status int) string {
 			return ": " + name + " ends so where " + says
 		}
 	}
+	if status == killed {
+		return ": killed by SIGKILL" + j.c.killers()
+	}
 	return meaning[status]
+}
+
+// killed is bash's exit status for a command that SIGKILL has ended.
+const killed = 137
+
+// killers are what may have sent a SIGKILL: nobody tells.
+func (c Config) killers() string {
+	if c.Sandbox.Use.Limits {
+		return ": at its limit of processor time, for want of memory, or by another process"
+	}
+	return ": for want of memory, or by another process"
 }
 
 // answers are commands that say no with the status 1: that is an answer, and no fault.
@@ -333,5 +350,4 @@ var answers = map[string]string{
 var meaning = map[int]string{
 	126: ": found, but not executable",
 	127: ": command not found",
-	137: ": killed by SIGKILL, perhaps for want of memory",
 }

@@ -56,6 +56,24 @@ func TestOperationNamesWhatIsThere(t *testing.T) {
 	}
 }
 
+// TestASecretIsAFileOnlyWhereItNamesOne: a flag's value and an argument of a program of
+// which nobody knows what it takes are none.
+func TestASecretIsAFileOnlyWhereItNamesOne(t *testing.T) {
+	const s = "sluice-secret-0123456789abcdef0123456789abcdef"
+	tool := newTool(t, Config{})
+	for line, want := range map[string]string{
+		"python3 x.py --token " + s: "x.py", "mytool --api-key " + s: "", "mytool " + s + " out": "out", "npm run x -- --token " + s: "run x", "make KEY=" + s: "",
+		"timeout 5 mytool --token " + s: "", "zip -P " + s + " a.zip b": "a.zip b", "grep " + s + " a | tee b": "a b", "./x.sh a/" + s: "",
+		"cat " + s: s, "ls no-" + s: "no-" + s, "cat a && mytool " + s: "a", "cat " + s + " && mytool --token " + s: s,
+		"mytool --token " + s + " > " + s: s, "mytool x < " + s: s + " x", "cp a " + s: "a " + s, "tee token: " + s: s + " token:",
+		"mkdir -p " + s: s, "mkdir -p out/" + s: "out/" + s, "chmod 600 " + s: "600 " + s, "timeout 5 cp a " + s: "a " + s, "mytool --token " + s + " 'a": "",
+	} {
+		if got := strings.Join(tool.Operation(argsOf(t, Args{Command: line})).Paths, " "); got != want {
+			t.Errorf("%s: files %q, want %q", line, got, want)
+		}
+	}
+}
+
 func TestAsksShowsTheWholeCommand(t *testing.T) {
 	asks := newTool(t, Config{}).Asks
 	long := "echo " + strings.Repeat("x", 20_000) + "; rm -rf ~"

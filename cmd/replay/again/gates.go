@@ -33,6 +33,15 @@ func deniedAs(d *events.Denied) lifecycle.Finding {
 	}
 }
 
+// forItsSecret is why a policy's word about a call counts for nothing.
+const forItsSecret = "its node had refused it for a secret in it, whose value is not in the log"
+
+// forSecret says whether a call was refused for a secret in its arguments, and by no
+// policy: it would have named a file, or with its value in it the call was another one.
+func forSecret(d *events.Denied, refs []events.SecretRef) bool {
+	return len(refs) > 0 && d.Gate == string(lifecycle.GateAuthorize) && d.Code == events.AccessDenied && d.Policy == "" && len(d.Policies) == 0
+}
+
 // asked is the finding of a policy that asks a person.
 func asks(why string, v events.Verdict) lifecycle.Finding {
 	return lifecycle.Finding{Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Ask, Reason: why, Policies: v.Policies, Policy: v.Policy, Judged: v.Judged}
@@ -47,6 +56,7 @@ type ruled struct {
 	operands []events.Seen // and shown
 	preview  *events.Preview
 	looked   bool // at the files
+	secret   bool // it was refused for a secret in it, and by no policy
 	expires  time.Time
 }
 
@@ -64,7 +74,7 @@ func recorded(e events.Event, c *lifecycle.Call, s *events.TurnSubmitted) (ways 
 			}
 			return []ruled{{finding: asks("", verdict), verdict: verdict}}, true
 		}
-		return []ruled{{finding: deniedAs(v)}}, true
+		return []ruled{{finding: deniedAs(v), secret: forSecret(v, c.Secrets)}}, true
 	case *events.ApprovalRequested:
 		r := ruled{verdict: v.Verdict, text: v.Asks, operands: v.Operands, preview: v.Preview, looked: true, expires: v.Expires}
 		if v.Verdict.Tier == events.Approval { // asked without the policy, perhaps

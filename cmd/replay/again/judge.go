@@ -46,7 +46,7 @@ func (s *Survey) judge(key events.TurnKey, p *pending, call int, d decided) {
 	if !ok {
 		return
 	}
-	ex, x := Example{key.Call(call), d.pos}, subject{turn: p.turn, tool: raw.Tool, args: raw.Args, known: d.known, verdict: d.verdict, key: key, at: d.judged}
+	ex, x := Example{key.Call(call), d.pos}, subject{turn: p.turn, tool: raw.Tool, said: raw.Said, args: raw.Args, known: d.known, verdict: d.verdict, key: key, at: d.judged, agreed: d.agreed}
 	if s.conf.Registered != nil {
 		x.known = s.conf.Registered(raw.Tool)
 		if !x.known && d.known && (len(s.sum.Missing) < MaxGroups || s.sum.Missing[raw.Tool] > 0) {

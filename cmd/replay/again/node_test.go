@@ -210,6 +210,13 @@ func day(t *testing.T) *house {
 		raw("Bash", `{"command":"cp a.txt e.txt"}`), raw("charge", `{"order":"o1","amount":3}`), raw("down", `{"path":"a.txt"}`),
 	}})
 	h.until(same, ended)
+	unasked := h.run("w3", events.TurnSubmitted{Calls: []events.RawCall{raw("Bash", `{"command":"cp a.txt e.txt"}`), raw("Bash", `{"command":"cp a.txt g.txt"}`)}})
+	h.until(unasked, func(turn lifecycle.Turn) bool {
+		if ended(turn) && (turn.Calls[0].Last != events.KindCompleted || turn.Calls[1].Last != events.KindDenied) {
+			t.Errorf("a yes for the session where nobody can be asked: %s and %s", turn.Calls[0].Last, turn.Calls[1].Last)
+		}
+		return ended(turn)
+	})
 	return h
 }
 

@@ -21,7 +21,7 @@ type judgement struct {
 	faulted  bool   // the policy broke on it, and so denies
 	network  bool   // it holds only where the network is, or is not, allowed
 	assumed  bool   // network was not said by anybody
-	canAsk   bool   // somebody can be asked
+	canAsk   bool   // somebody can be asked, or has agreed before
 	lists    bool   // the operator's allowlists are known
 	op       events.Operation
 	tier     events.Tier
@@ -31,11 +31,13 @@ type judgement struct {
 type subject struct {
 	turn    *events.TurnSubmitted
 	tool    string
+	said    string // how the model spelled it; "": the same way
 	args    events.Body
 	known   bool            // the tool was registered
 	verdict *events.Verdict // what the gates found then; nil where that is not recorded
 	key     events.TurnKey
 	at      time.Time // when it was judged
+	agreed  bool      // the trace held a yes for the session to it
 }
 
 // judgedAt is the moment for which an event's verdict was given: where the policy did
@@ -62,8 +64,8 @@ func judgedAt(e events.Event, commit time.Time) time.Time {
 // not known: then it cannot be judged.
 func (s Settings) request(x subject) (r policy.Request, why string) {
 	r = policy.Request{
-		Principal: x.turn.Principal, Tool: x.tool, Known: x.known, Mode: cmp.Or(s.Mode, x.turn.Mode, events.ModeWrite),
-		CanAsk: x.turn.CanAsk, Workspace: cmp.Or(x.turn.Workspace, s.Workspace), Time: x.at,
+		Principal: x.turn.Principal, Tool: x.tool, Said: x.said, Known: x.known, Mode: cmp.Or(s.Mode, x.turn.Mode, events.ModeWrite),
+		CanAsk: x.turn.CanAsk, Agreed: x.agreed, Workspace: cmp.Or(x.turn.Workspace, s.Workspace), Time: x.at,
 		Session: policy.Session{Trace: x.key.Trace, Turn: x.key.Turn, Placement: cmp.Or(x.turn.Placement, events.DefaultPlacement)},
 	}
 	if s.CanAsk != nil {
@@ -152,7 +154,7 @@ func judge(p policy.Authorizer, r policy.Request, why string) *judgement {
 		v, gate = p.Authorize(r), lifecycle.GateAuthorize
 	}
 	j := &judgement{
-		policies: v.Policies, version: cmp.Or(v.Version, p.Version()), network: r.Network, canAsk: r.CanAsk, op: r.Op, tier: r.Tier,
+		policies: v.Policies, version: cmp.Or(v.Version, p.Version()), network: r.Network, canAsk: r.CanAsk || r.Agreed, op: r.Op, tier: r.Tier,
 		finding: lifecycle.Finding{Gate: gate, Code: v.Code, Reason: v.Reason, Path: v.Path, Policies: v.Policies, Policy: v.Version, Judged: v.Judged},
 	}
 	if f, ok := p.(Faulter); ok && gate == lifecycle.GateAuthorize {
@@ -194,7 +196,7 @@ func (w *walker) ask(e entry, c *lifecycle.Call) []*judgement {
 		return []*judgement{nil}
 	}
 	x := subject{
-		turn: w.t.Submitted, tool: c.Tool, args: c.Args, known: true, verdict: c.Verdict, key: w.key, at: judgedAt(e.Event, e.at),
+		turn: w.t.Submitted, tool: c.Tool, args: c.Args, known: true, verdict: c.Verdict, key: w.key, at: judgedAt(e.Event, e.at), agreed: lifecycle.AgreedBefore(w.t, c.Tool, c.Hash),
 	}
 	switch v := e.Event.(type) {
 	case *events.Authorized:
@@ -211,7 +213,7 @@ func (w *walker) ask(e entry, c *lifecycle.Call) []*judgement {
 // the recorded one, behind the gates that stand before it. hash is that of the call's
 // arguments.
 func (j *judgement) over(r ruled, hash string) (lifecycle.Finding, events.Verdict) {
-	if j == nil || j.unjudged != "" || before(r.finding.Gate, lifecycle.GateAllow) || j.unlisted(r.finding) || j.unreadable(r.finding) {
+	if j == nil || j.unjudged != "" || r.secret && j.finding.Gate != lifecycle.GateAllow || before(r.finding.Gate, lifecycle.GateAllow) || j.unlisted(r.finding) || j.unreadable(r.finding) {
 		return r.finding, r.verdict
 	}
 	v := r.verdict
@@ -272,6 +274,10 @@ func (j *judgement) compare(w *walker, e entry, decided events.Record) {
 		w.note(e, NoteUnjudged, "an allowlist of the operator's had refused it, and those are not in the log: its recorded word is taken")
 		return
 	}
+	if d, ok := e.Event.(*events.Denied); ok && forSecret(d, w.secrets(e.Call)) {
+		w.note(e, NoteUnjudged, "%s: its recorded word is taken", forItsSecret)
+		return
+	}
 	if j.assumed {
 		w.note(e, NoteAssumed, "as recorded only if the network was allowed: %t, which the log does not hold", j.network)
 	}
@@ -282,6 +288,14 @@ func (j *judgement) compare(w *walker, e entry, decided events.Record) {
 	} else if a, b := words(e.Event), words(decided.Event); a != b {
 		w.note(e, NotePolicy, "decided the same in other words: it was %q, and is %q", cut(a, mostValue), cut(b, mostValue))
 	}
+}
+
+// secrets are the placeholders in a call's arguments.
+func (w *walker) secrets(call int) []events.SecretRef {
+	if c := w.t.Call(call); c != nil {
+		return c.Secrets
+	}
+	return nil
 }
 
 // basis are the policies behind a decision.

@@ -41,6 +41,34 @@ func one(c events.RawCall) events.TurnSubmitted {
 	return events.TurnSubmitted{Calls: []events.RawCall{c}}
 }
 
+// TestARefusalForASecretIsNotThePolicys: the value is not in the log, so that the node's
+// own word stands, and is said to.
+func TestARefusalForASecretIsNotThePolicys(t *testing.T) {
+	sealed := one(events.RawCall{Tool: "charge", Args: events.Body{Text: "{}"}, Secrets: []events.SecretRef{{ID: "0", Path: "/x"}}})
+	own := lifecycle.Finding{Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Deny, Code: events.AccessDenied, Reason: "No."}
+	policys := own
+	policys.Policies, policys.Policy = []string{"p"}, "v0"
+	for _, c := range []struct {
+		name   string
+		turn   events.TurnSubmitted
+		was    lifecycle.Finding
+		conf   again.Config
+		stands bool
+	}{
+		{"allowed now", sealed, own, again.Config{Policy: open{}}, true},
+		{"denied now", sealed, own, again.Config{Policy: shut{}}, true},
+		{"a policy had denied it", sealed, policys, again.Config{Policy: open{}}, false},
+		{"it has no secret", one(raw("charge", "{}")), own, again.Config{Policy: open{}}, false},
+	} {
+		key, log := judged(t, c.turn, c.was, events.Verdict{Operation: events.Operation{Class: events.OpExecute}, Tier: events.Irreversible})
+		r := again.Turn(key, log, c.conf)
+		noted := len(r.Notes) == 1 && r.Notes[0].Kind == again.NoteUnjudged && strings.Contains(r.Notes[0].Text, "for a secret in it")
+		if (r.Difference == nil) != c.stands || noted != c.stands {
+			t.Errorf("%s: %v, notes %+v", c.name, r.Difference, r.Notes)
+		}
+	}
+}
+
 // TestAPolicyIsAskedAnew: what is recorded of a call's gates, and what is said of it now.
 func TestAPolicyIsAskedAnew(t *testing.T) {
 	deny := func(g lifecycle.Gate, code events.Code) lifecycle.Finding {

@@ -262,6 +262,7 @@ type decided struct {
 	pos     events.Position
 	at      time.Time
 	judged  time.Time // the moment that its policy was asked about
+	agreed  bool      // a person had said yes before, for the session
 }
 
 // event looks at one event of a call that is not decided yet.
@@ -271,8 +272,8 @@ func (s *Survey) event(key events.TurnKey, p *pending, c bus.Stored, i int) {
 	switch v := r.Event.(type) {
 	case *events.Authorized:
 		d.from, d.verdict = Allowed, &v.Verdict
-		if v.Decision == "approved" { // a person had said yes for the session
-			d.from = Asked
+		if v.Decision == "approved" {
+			d.from, d.agreed = Asked, true
 		}
 		s.judge(key, p, r.Call, d)
 	case *events.ApprovalRequested:
@@ -301,6 +302,9 @@ func (s *Survey) denied(key events.TurnKey, p *pending, call int, v *events.Deni
 		return
 	case gate == lifecycle.GateValidate:
 		s.early(key, p, call, "its arguments did not fit the tool", d)
+		return
+	case forSecret(v, p.calls[call].Secrets):
+		s.early(key, p, call, forItsSecret, d)
 		return
 	case gate == lifecycle.GatePeek: // the policy had let it through
 		d.from = Allowed

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-run/sluice/bus"
 	"github.com/sluice-run/sluice/cmd/replay/again"
 	"github.com/sluice-run/sluice/events"
+	"github.com/sluice-run/sluice/lifecycle"
 	"github.com/sluice-run/sluice/policy"
 )
 
@@ -77,7 +78,7 @@ func surveyed(t *testing.T, h *house) {
 	conf := again.Config{Policy: policy.Default(), Settings: again.Settings{Body: h.body, Workspace: h.dir}}
 	s := survey(conf, again.Selection{}, log...)
 	whole(t, s)
-	if s.Turns != 9 || s.Calls != 37 || s.Assumed != 2 || s.Changed != 0 || s.NotJudged != 0 || s.Passed != 0 {
+	if s.Turns != 10 || s.Calls != 39 || s.Assumed != 2 || s.Changed != 0 || s.NotJudged != 0 || s.Passed != 0 {
 		t.Errorf("the policy that a node had: %+v", s)
 	}
 	conf.Policy = noCharge("charge")
@@ -97,7 +98,7 @@ func surveyed(t *testing.T, h *house) {
 	}
 	s = survey(conf, again.Selection{Tools: []string{"Bash"}}, log...)
 	whole(t, s)
-	if s.Changed != 5 || s.Passed == 0 { // rm and curl, and three that a person was asked about, one of them for the session
+	if s.Changed != 7 || s.Passed == 0 { // rm, curl and one where nobody could be asked, and four that a person was asked about, two of them for the session
 		t.Errorf("%d\n%s", s.Changed, groupsOf(s))
 	}
 }
@@ -192,6 +193,8 @@ func TestWhatCannotBeJudgedIsCounted(t *testing.T) {
 	}
 	off := events.Body{Ref: &events.BlobRef{Digest: "sha256:0", Size: 9}}
 	far := simple(1, events.RawCall{Tool: "Read", Args: off})
+	_, sealed := judged(t, one(events.RawCall{Tool: "charge", Args: events.Body{Text: "{}"}, Secrets: []events.SecretRef{{ID: "0", Path: "/x"}}}),
+		lifecycle.Finding{Gate: lifecycle.GateAuthorize, Ruling: lifecycle.Deny, Code: events.AccessDenied, Reason: "No."}, events.Verdict{})
 	for _, c := range []struct {
 		name string
 		conf again.Config
@@ -205,6 +208,7 @@ func TestWhatCannotBeJudgedIsCounted(t *testing.T) {
 		{"arguments elsewhere", again.Config{Policy: shut{}}, far, "outside the log"},
 		{"arguments at hand", again.Config{Policy: shut{}, Settings: again.Settings{Body: func(events.BlobRef) (string, bool) { return "{}", true }}}, far, ""},
 		{"redacted", again.Config{Policy: shut{}, Settings: again.Settings{Redacted: true}}, simple(1, raw("a", redactedArgs)), "redacted"},
+		{"refused for its secret", again.Config{Policy: open{}}, sealed, "for a secret in it"},
 		{"still open", again.Config{Policy: shut{}}, simple(1, raw("a", "{}"))[:1], "not come to a policy yet"},
 	} {
 		s := survey(c.conf, again.Selection{}, c.log...)

@@ -67,7 +67,7 @@ var all = []tool{
 		c.text("pestered")
 	}},
 	{"garbage", none, "", "", func(c *running) {
-		c.raw("npm warn something\n{\"half\":\n\x1b[31mred\x1b[0m\n\n[]\n42\n")
+		c.raw("npm warn something\n{\"half\":\n\x1b[31mred\x1b[0m\n\n[]\n[1,2]\n")
 		c.text("clean")
 	}},
 	{"verbatim", `{"type":"object","properties":{"message":{"type":"string","description":"its whole answer; ID stands for the request's"}}}`, "", "", func(c *running) {
