@@ -99,7 +99,7 @@ func TestServersComeBack(t *testing.T) {
 
 func stream(t *testing.T, c *Cluster) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1))
+	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1), nats.PingInterval(time.Second)) // a server that is stopped keeps its connections
 	must(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
