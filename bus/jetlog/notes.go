@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -70,14 +71,17 @@ func (b *Bus) Publish(ctx context.Context, s bus.Stored, tools map[int]string) e
 	}
 	for i, r := range s.Commit.Records {
 		tool := tools[r.Call]
-		for _, subject := range bus.LiveSubjects(r.Event, tool, s.Commit.Turn, r.Call) {
-			if b.cfg.SubjectInterest != nil && !b.cfg.SubjectInterest(subject) {
-				continue
-			}
-			body, err := bus.CloudEvent(s, i, tool)
-			if err != nil {
-				return fmt.Errorf("live event: %w", err)
-			}
+		subjects := slices.DeleteFunc(bus.LiveSubjects(r.Event, tool, s.Commit.Turn, r.Call), func(subject string) bool {
+			return b.cfg.SubjectInterest != nil && !b.cfg.SubjectInterest(subject)
+		})
+		if len(subjects) == 0 {
+			continue
+		}
+		body, err := bus.CloudEvent(s, i, tool)
+		if err != nil {
+			return fmt.Errorf("live event: %w", err)
+		}
+		for _, subject := range subjects {
 			m := nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Content-Type": {"application/cloudevents+json"}}}
 			if err := b.live.nc.PublishMsg(&m); err != nil {
 				return fmt.Errorf("live event on %s: %w", subject, unavailable(err))

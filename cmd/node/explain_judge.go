@@ -87,16 +87,22 @@ func postExplain(ctx context.Context, running jetlog.Running, body []byte, into 
 	return json.Unmarshal(answer, into)
 }
 
+// gatesHere are the gates of this process, and the policy that its settings name.
+func (s *settings) gatesHere() (*cedar.Set, actors.Gates, error) {
+	set, err := policyfile.Load(s.policy)
+	if err != nil {
+		return nil, actors.Gates{}, err
+	}
+	gates, err := s.gates(set)
+	return set, gates, err
+}
+
 // explain judges in this process, by the gates that need no state.
 func (s *settings) explain(ctx context.Context, q asking) (gateway.Explained, *cedar.Set, error) {
 	var none gateway.Explained
-	set, err := policyfile.Load(s.policy)
+	set, gates, err := s.gatesHere()
 	if err != nil {
 		return none, nil, err
-	}
-	gates, err := s.gates(set)
-	if err != nil {
-		return none, set, err
 	}
 	if q.Workspace, err = s.directory(); err != nil {
 		return none, set, err

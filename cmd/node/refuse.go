@@ -16,16 +16,16 @@ import (
 
 // refusing says, as gateway.DeskConfig.Refuses does, what the node that runs on --data
 // would refuse of other arguments, so that a person who gives some hears it BEFORE a yes
-// that would only end the call. nil: no node runs there, and nobody can say it.
+// that would only end the call. Where no node runs there, nobody can say it.
 func (s *settings) refusing(ctx context.Context) func(t lifecycle.Turn, call int, args lifecycle.Args) string {
 	if s.NATS != "" {
 		return nil
 	}
-	running, found, err := jetlog.Find(s.Data)
-	if err != nil || !found {
-		return nil
-	}
 	return func(t lifecycle.Turn, call int, args lifecycle.Args) string {
+		running, found, err := jetlog.Find(s.Data)
+		if err != nil || !found {
+			return ""
+		}
 		x, err := s.suppose(ctx, running, supposed(t, call, args))
 		switch {
 		case err != nil:
@@ -59,12 +59,7 @@ func (s *settings) suppose(ctx context.Context, running jetlog.Running, q gatewa
 	if err := s.asNode(); err != nil {
 		return x, err
 	}
-	judge, err := newJudge(s.policy)
-	if err != nil {
-		return x, err
-	}
-	set := judge.set.Load()
-	gates, err := s.gates(set)
+	set, gates, err := s.gatesHere()
 	if err != nil {
 		return x, err
 	}

@@ -207,13 +207,7 @@ func TestClientsAreToldOfChanges(t *testing.T) {
 // one, and not of the first, which comes with the node behind the door.
 func TestWhoHasNoListIsToldOfNone(t *testing.T) {
 	w := newWorld(t, making{})
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- w.door.Speak(t.Context(), Streams{In: inR, Out: outW})
-		_ = outW.Close()
-	}()
+	inW, outR, ended := w.speak(Streams{})
 	lines, told := bufio.NewScanner(outR), 0
 	lines.Buffer(nil, 1<<20)
 	ask := func(line string) {
@@ -333,13 +327,7 @@ func TestManySessions(t *testing.T) {
 func TestAtStreams(t *testing.T) {
 	both(t, func(t *testing.T, revision string) {
 		w := newWorld(t, making{})
-		inR, inW := io.Pipe()
-		outR, outW := io.Pipe()
-		ended := make(chan error, 1)
-		go func() {
-			ended <- w.door.Speak(t.Context(), Streams{In: inR, Out: outW, Principal: events.Principal{ID: "coder"}, Trace: "run-1", Workspace: w.dir})
-			_ = outW.Close()
-		}()
+		inW, outR, ended := w.speak(Streams{Principal: events.Principal{ID: "coder"}, Trace: "run-1", Workspace: w.dir})
 		c := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil)
 		s, err := c.Connect(within(t), &sdk.IOTransport{Reader: outR, Writer: inW}, &sdk.ClientSessionOptions{ProtocolVersion: revision})
 		must(t, err)

@@ -146,13 +146,7 @@ func TestNeighboursAreTwo(t *testing.T) {
 // and ends nothing.
 func TestIDsAtStreams(t *testing.T) {
 	w := newWorld(t, making{})
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- w.door.Speak(t.Context(), Streams{In: inR, Out: outW})
-		_ = outW.Close()
-	}()
+	inW, outR, ended := w.speak(Streams{})
 	lines := bufio.NewScanner(outR)
 	ask := func(line string) string {
 		t.Helper()
@@ -221,13 +215,7 @@ func TestASecondInitialize(t *testing.T) {
 		`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}}}`,
 	} {
 		w := newWorld(t, making{})
-		inR, inW := io.Pipe()
-		outR, outW := io.Pipe()
-		ended := make(chan error, 1)
-		go func() {
-			ended <- w.door.Speak(t.Context(), Streams{In: inR, Out: outW})
-			_ = outW.Close()
-		}()
+		inW, outR, ended := w.speak(Streams{})
 		lines := bufio.NewScanner(outR)
 		for i, one := range []struct{ line, says string }{
 			{first, `"result":{`},

@@ -108,6 +108,20 @@ func (w *world) open(m making) *Door {
 	return d
 }
 
+// speak has the door speak as s says, at pipes: into in goes what a client says, out of out
+// comes what it hears, and ended tells how it has ended.
+func (w *world) speak(s Streams) (in *io.PipeWriter, out *io.PipeReader, ended <-chan error) {
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	s.In, s.Out = inR, outW
+	end := make(chan error, 1)
+	go func() {
+		end <- w.door.Speak(w.t.Context(), s)
+		_ = outW.Close()
+	}()
+	return inW, outR, end
+}
+
 func (w *world) backend() Backend {
 	return Backend{Desk: w.desk, Tools: func(context.Context) ([]Tool, error) {
 		var out []Tool
